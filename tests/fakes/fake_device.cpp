@@ -1,0 +1,288 @@
+#include "tests/fakes/fake_device.h"
+
+#include <sstream>
+#include <utility>
+
+namespace tidepool::fakes {
+
+using runtime::DevicePtr;
+using runtime::DeviceResult;
+using runtime::EventHandle;
+using runtime::kInvalidValue;
+using runtime::kNotReady;
+using runtime::kOk;
+using runtime::PhysicalHandle;
+using runtime::Status;
+using runtime::StreamHandle;
+
+namespace {
+
+std::string range_text(DevicePtr at, Bytes size) {
+  std::ostringstream text;
+  text << "0x" << std::hex << at.address() << std::dec << " + " << size.count();
+  return text.str();
+}
+
+}  // namespace
+
+void FakeDevice::Access::read(DevicePtr at, void* out, Bytes size) {
+  if (!device_.memory_.read(at, out, size)) {
+    device_.end_device(what_ + " reads unmapped " + range_text(at, size));
+  }
+}
+
+void FakeDevice::Access::write(DevicePtr at, const void* in, Bytes size) {
+  if (!device_.memory_.write(at, in, size)) {
+    device_.end_device(what_ + " writes unmapped " + range_text(at, size));
+  }
+}
+
+Status FakeDevice::enter(std::string_view function) {
+  const int code = faults_.on_call(function);
+  if (code != 0) return Status(code);
+  return ended_ ? kIllegalAddress : kOk;
+}
+
+Status FakeDevice::refuse(std::string what) {
+  errors_.push_back(std::move(what));
+  return kInvalidValue;
+}
+
+void FakeDevice::end_device(std::string what) {
+  errors_.push_back(std::move(what));
+  ended_ = true;
+}
+
+StreamHandle FakeDevice::create_program_stream(bool blocking) {
+  const Lock lock(mutex_);
+  return queue_.create_stream(blocking);
+}
+
+Status FakeDevice::submit(StreamHandle stream, std::string name, std::function<void(Access&)> work) {
+  const Lock lock(mutex_);
+  if (const Status early = enter("submit"); !early.ok()) return early;
+  if (!queue_.has_stream(stream)) return refuse("submit to an unknown stream");
+  queue_.push(stream, [this, name = std::move(name), work = std::move(work)] {
+    if (ended_) return;
+    Access access(*this, name);
+    work(access);
+  });
+  return kOk;
+}
+
+Status FakeDevice::submit_fill(StreamHandle stream, DevicePtr at, Bytes size, std::uint8_t value) {
+  return submit(stream, "fill", [at, size, value](Access& access) {
+    const std::vector<std::uint8_t> bytes(size.count(), value);
+    access.write(at, bytes.data(), size);
+  });
+}
+
+std::size_t FakeDevice::run_some(std::size_t count) {
+  const Lock lock(mutex_);
+  std::size_t ran = 0;
+  while (ran < count && queue_.run_one()) ++ran;
+  return ran;
+}
+
+void FakeDevice::run_all() {
+  run_some(~std::size_t{0});
+}
+
+std::size_t FakeDevice::pending() const {
+  const Lock lock(mutex_);
+  return queue_.pending();
+}
+
+bool FakeDevice::peek(DevicePtr at, void* out, Bytes size) const {
+  const Lock lock(mutex_);
+  return memory_.read(at, out, size);
+}
+
+std::vector<std::string> FakeDevice::errors() const {
+  const Lock lock(mutex_);
+  return errors_;
+}
+
+Bytes FakeDevice::in_use() const {
+  const Lock lock(mutex_);
+  return memory_.in_use();
+}
+
+Bytes FakeDevice::peak() const {
+  const Lock lock(mutex_);
+  return memory_.peak();
+}
+
+std::size_t FakeDevice::mappings() const {
+  const Lock lock(mutex_);
+  return memory_.mappings();
+}
+
+Bytes FakeDevice::copied_to_host() const {
+  const Lock lock(mutex_);
+  return copied_to_host_;
+}
+
+Bytes FakeDevice::copied_to_device() const {
+  const Lock lock(mutex_);
+  return copied_to_device_;
+}
+
+DeviceResult<DevicePtr> FakeDevice::reserve(Bytes size) noexcept {
+  const Lock lock(mutex_);
+  if (const Status early = enter("reserve"); !early.ok()) return Err{early};
+  return memory_.reserve(size);
+}
+
+Status FakeDevice::release_addresses(DevicePtr base, Bytes size) noexcept {
+  const Lock lock(mutex_);
+  if (const Status early = enter("release_addresses"); !early.ok()) return early;
+  return memory_.release_addresses(base, size);
+}
+
+DeviceResult<PhysicalHandle> FakeDevice::create(Bytes size) noexcept {
+  const Lock lock(mutex_);
+  if (const Status early = enter("create"); !early.ok()) return Err{early};
+  return memory_.create(size);
+}
+
+Status FakeDevice::destroy(PhysicalHandle handle) noexcept {
+  const Lock lock(mutex_);
+  if (const Status early = enter("destroy"); !early.ok()) return early;
+  return memory_.destroy(handle);
+}
+
+Status FakeDevice::map(DevicePtr at, Bytes size, PhysicalHandle handle) noexcept {
+  const Lock lock(mutex_);
+  if (const Status early = enter("map"); !early.ok()) return early;
+  return memory_.map(at, size, handle);
+}
+
+Status FakeDevice::unmap(DevicePtr at, Bytes size) noexcept {
+  const Lock lock(mutex_);
+  if (const Status early = enter("unmap"); !early.ok()) return early;
+  return memory_.unmap(at, size);
+}
+
+Status FakeDevice::set_access(DevicePtr at, Bytes size) noexcept {
+  const Lock lock(mutex_);
+  if (const Status early = enter("set_access"); !early.ok()) return early;
+  return memory_.set_access(at, size);
+}
+
+DeviceResult<StreamHandle> FakeDevice::create_stream() noexcept {
+  const Lock lock(mutex_);
+  if (const Status early = enter("create_stream"); !early.ok()) return Err{early};
+  return queue_.create_stream(false);
+}
+
+DeviceResult<EventHandle> FakeDevice::create_event() noexcept {
+  const Lock lock(mutex_);
+  if (const Status early = enter("create_event"); !early.ok()) return Err{early};
+  return queue_.create_event();
+}
+
+Status FakeDevice::destroy_event(EventHandle event) noexcept {
+  const Lock lock(mutex_);
+  if (const Status early = enter("destroy_event"); !early.ok()) return early;
+  return queue_.destroy_event(event) ? kOk : kInvalidValue;
+}
+
+Status FakeDevice::record(EventHandle event, StreamHandle stream) noexcept {
+  const Lock lock(mutex_);
+  if (const Status early = enter("record"); !early.ok()) return early;
+  if (!queue_.has_event(event) || !queue_.has_stream(stream)) return kInvalidValue;
+  queue_.record(event, stream);
+  return kOk;
+}
+
+Status FakeDevice::wait(StreamHandle stream, EventHandle event) noexcept {
+  const Lock lock(mutex_);
+  if (const Status early = enter("wait"); !early.ok()) return early;
+  if (!queue_.has_event(event) || !queue_.has_stream(stream)) return kInvalidValue;
+  queue_.wait(stream, event);
+  return kOk;
+}
+
+Status FakeDevice::query(EventHandle event) noexcept {
+  const Lock lock(mutex_);
+  if (const Status early = enter("query"); !early.ok()) return early;
+  if (!queue_.has_event(event)) return kInvalidValue;
+  if (queue_.is_done(event)) return kOk;
+  // Late, but not for ever: a caller that polls must get there.
+  const std::size_t steps = ++unready_queries_ % 8 == 0 ? 1 : queue_.draw(2);
+  for (std::size_t i = 0; i < steps; ++i) queue_.run_one();
+  if (ended_) return kIllegalAddress;
+  return queue_.is_done(event) ? kOk : kNotReady;
+}
+
+Status FakeDevice::copy_to_host(void* host, DevicePtr device, Bytes size, StreamHandle stream) noexcept {
+  const Lock lock(mutex_);
+  if (const Status early = enter("copy_to_host"); !early.ok()) return early;
+  if (!queue_.has_stream(stream)) return kInvalidValue;
+  if (!is_registered(host, size)) return refuse("copy_to_host into memory that is not registered");
+  queue_.push(stream, [=, this] {
+    if (ended_) return;
+    if (!is_registered(host, size)) return end_device("copy_to_host after its host memory was unregistered");
+    if (!memory_.read(device, host, size)) {
+      return end_device("copy_to_host reads unmapped " + range_text(device, size));
+    }
+    copied_to_host_ += size;
+  });
+  return kOk;
+}
+
+Status FakeDevice::copy_to_device(DevicePtr device, const void* host, Bytes size,
+                                  StreamHandle stream) noexcept {
+  const Lock lock(mutex_);
+  if (const Status early = enter("copy_to_device"); !early.ok()) return early;
+  if (!queue_.has_stream(stream)) return kInvalidValue;
+  if (!is_registered(host, size)) return refuse("copy_to_device from memory that is not registered");
+  queue_.push(stream, [=, this] {
+    if (ended_) return;
+    if (!is_registered(host, size))
+      return end_device("copy_to_device after its host memory was unregistered");
+    if (!memory_.write(device, host, size)) {
+      return end_device("copy_to_device writes unmapped " + range_text(device, size));
+    }
+    copied_to_device_ += size;
+  });
+  return kOk;
+}
+
+bool FakeDevice::is_registered(const void* base, Bytes size) const {
+  const auto address = reinterpret_cast<std::uintptr_t>(base);
+  auto next = registered_.upper_bound(address);
+  if (next == registered_.begin()) return false;
+  const auto& [start, length] = *std::prev(next);
+  return address - start <= length && size.count() <= length - (address - start);
+}
+
+Status FakeDevice::register_host(void* base, Bytes size) noexcept {
+  const Lock lock(mutex_);
+  if (const Status early = enter("register_host"); !early.ok()) return early;
+  if (base == nullptr || size.count() == 0) return kInvalidValue;
+  const auto address = reinterpret_cast<std::uintptr_t>(base);
+  const auto next = registered_.lower_bound(address);
+  const bool overlaps_next = next != registered_.end() && next->first - address < size.count();
+  // CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
+  if (overlaps_next || is_registered(base, Bytes(1))) return Status(712);
+  registered_.emplace(address, size.count());
+  return kOk;
+}
+
+Status FakeDevice::unregister_host(void* base) noexcept {
+  const Lock lock(mutex_);
+  if (const Status early = enter("unregister_host"); !early.ok()) return early;
+  // CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED
+  return registered_.erase(reinterpret_cast<std::uintptr_t>(base)) == 1 ? kOk : Status(713);
+}
+
+Status FakeDevice::synchronize() noexcept {
+  const Lock lock(mutex_);
+  if (const Status early = enter("synchronize"); !early.ok()) return early;
+  run_all();
+  return ended_ ? kIllegalAddress : kOk;
+}
+
+}  // namespace tidepool::fakes

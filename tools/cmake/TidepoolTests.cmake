@@ -1,0 +1,136 @@
+# How tests are declared. Two functions:
+#
+#   tp_add_test(<name> LABELS <label>... SOURCES <file>... [LIBS <lib>...] [PREFIX <prefix>]
+#               [ENVIRONMENT <VAR=value>...] [TIMEOUT <seconds>] [SERIAL])
+#     A Catch2 program. Each TEST_CASE becomes one ctest named "<prefix>.<test case>" (the prefix is the first
+#     label unless given); test cases say behaviour ("swap: a block written while it goes out is not lost").
+#     The list of cases is read when ctest starts, so nothing is executed by the build.
+#
+#   tp_add_command_test(<name> LABELS <label>... COMMAND <program> [<arg>...] [PRELOAD <lib>...]
+#                       [ENVIRONMENT <VAR=value>...] [TIMEOUT <seconds>] [SERIAL])
+#     One ctest from one command; exit code 77 means skipped. PRELOAD sets LD_PRELOAD to the given libraries,
+#     behind the sanitizer's run-time where this is a sanitizer build.
+#
+# Both give every label its time limit from tp_label_timeout, four times that in sanitizer builds.
+# TP_TEST_PRELOAD_FIRST is the run-time library that must come first in LD_PRELOAD (empty without sanitizer).
+# Tests that start processes themselves read it from the environment variable of the same name.
+
+include_guard(GLOBAL)
+find_package(Catch2 2.13 REQUIRED)
+
+set(TP_TEST_PRELOAD_FIRST "")
+set(TP_TEST_SANITIZER_ENVIRONMENT "")
+if(TP_SANITIZE MATCHES "address")
+  set(tp_sanitizer_runtime libasan.so)
+elseif(TP_SANITIZE MATCHES "thread")
+  set(tp_sanitizer_runtime libtsan.so)
+endif()
+if(TP_SANITIZE)
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=${tp_sanitizer_runtime}
+    OUTPUT_VARIABLE tp_sanitizer_path OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  file(REAL_PATH "${tp_sanitizer_path}" TP_TEST_PRELOAD_FIRST)
+  # Programs under a preload are not ours and leak as they like; ours are judged by the tests without preload.
+  set(TP_TEST_SANITIZER_ENVIRONMENT
+    "ASAN_OPTIONS=detect_leaks=0"
+    "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1"
+    "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
+endif()
+
+# Seconds that a test of this label may take (style: the whole label stays far below).
+function(tp_label_timeout label out)
+  set(seconds_unit 30)
+  set(seconds_contract 30)
+  set(seconds_sim 60)
+  set(seconds_process 60)
+  set(seconds_abi 30)
+  set(seconds_repo 60)
+  set(seconds_lint 900)
+  set(seconds_perf 120)
+  set(seconds_race 120)
+  set(seconds_fault 120)
+  set(seconds_golden 60)
+  set(seconds_docs 60)
+  set(seconds_nightly 1800)
+  if(NOT DEFINED seconds_${label})
+    message(FATAL_ERROR "tests: unknown label '${label}'; labels are listed in TidepoolTests.cmake")
+  endif()
+  set(seconds ${seconds_${label}})
+  if(TP_SANITIZE)
+    math(EXPR seconds "4 * ${seconds}")
+  endif()
+  set(${out} ${seconds} PARENT_SCOPE)
+endfunction()
+
+function(tp_private_test_timeout out requested labels)
+  if(requested)
+    set(${out} ${requested} PARENT_SCOPE)
+    return()
+  endif()
+  set(longest 0)
+  foreach(label IN LISTS labels)
+    tp_label_timeout(${label} seconds)
+    if(seconds GREATER longest)
+      set(longest ${seconds})
+    endif()
+  endforeach()
+  set(${out} ${longest} PARENT_SCOPE)
+endfunction()
+
+# The main() of every Catch2 program, compiled once.
+add_library(tp_catch_main STATIC ${PROJECT_SOURCE_DIR}/tests/catch_main.cpp)
+target_link_libraries(tp_catch_main PUBLIC Catch2::Catch2)
+tp_target(tp_catch_main)
+
+function(tp_add_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "TIMEOUT;PREFIX" "LABELS;SOURCES;LIBS;ENVIRONMENT")
+  if(NOT arg_LABELS OR NOT arg_SOURCES OR arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "tp_add_test(${name}): LABELS and SOURCES are needed; unknown: '${arg_UNPARSED_ARGUMENTS}'")
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE tp_catch_main ${arg_LIBS})
+  tp_target(${name})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+
+  tp_private_test_timeout(timeout "${arg_TIMEOUT}" "${arg_LABELS}")
+  set(prefix "${arg_PREFIX}")
+  if(NOT prefix)
+    list(GET arg_LABELS 0 prefix)
+  endif()
+  set(environment ${arg_ENVIRONMENT} "TP_TEST_PRELOAD_FIRST=${TP_TEST_PRELOAD_FIRST}")
+  set(include_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_cases.cmake)
+  file(GENERATE OUTPUT ${include_file} CONTENT
+"set(tp_program [==[$<TARGET_FILE:${name}>]==])
+set(tp_prefix [==[${prefix}]==])
+set(tp_name [==[${name}]==])
+set(tp_labels [==[${arg_LABELS}]==])
+set(tp_timeout ${timeout})
+set(tp_serial $<BOOL:${arg_SERIAL}>)
+set(tp_environment [==[${environment}]==])
+include([==[${PROJECT_SOURCE_DIR}/tools/cmake/TidepoolTestCases.cmake]==])
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${include_file})
+endfunction()
+
+function(tp_add_command_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "TIMEOUT" "LABELS;COMMAND;PRELOAD;ENVIRONMENT")
+  if(NOT arg_LABELS OR NOT arg_COMMAND OR arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR
+      "tp_add_command_test(${name}): LABELS and COMMAND are needed; unknown: '${arg_UNPARSED_ARGUMENTS}'")
+  endif()
+  tp_private_test_timeout(timeout "${arg_TIMEOUT}" "${arg_LABELS}")
+  set(environment ${TP_TEST_SANITIZER_ENVIRONMENT} ${arg_ENVIRONMENT}
+    "TP_TEST_PRELOAD_FIRST=${TP_TEST_PRELOAD_FIRST}")
+  if(arg_PRELOAD)
+    list(JOIN arg_PRELOAD ":" preload)
+    if(TP_TEST_PRELOAD_FIRST)
+      string(PREPEND preload "${TP_TEST_PRELOAD_FIRST}:")
+    endif()
+    list(APPEND environment "LD_PRELOAD=${preload}")
+  endif()
+  add_test(NAME ${name} COMMAND ${arg_COMMAND})
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${timeout} SKIP_RETURN_CODE 77
+    ENVIRONMENT "${environment}")
+  if(arg_SERIAL)
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+  endif()
+endfunction()
