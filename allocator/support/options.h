@@ -1,0 +1,162 @@
+#pragma once
+
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "allocator/support/units.h"
+
+namespace tidepool {
+
+/// How the text of an option is read and checked.
+enum class OptionKind : std::uint8_t {
+  kBool,           ///< 1/0/on/off/yes/no/true/false
+  kBytes,          ///< parse_bytes()
+  kDeviceAmount,   ///< parse_amount(), of a device's memory
+  kDeviceReserve,  ///< the same, or "auto"
+  kHostAmount,     ///< parse_amount(), of host_memory()
+  kCheckLevel,     ///< one of the words in the row's `low`
+  kPath,           ///< any text shorter than PATH_MAX
+};
+
+/// May an option change while the program runs?
+enum class OptionScope : std::uint8_t { kStart, kLive };
+
+enum class CheckLevel : std::uint8_t { kOff, kCheap, kFull };
+
+/// A path of fixed size, so that Options can be copied byte by byte and needs no allocation.
+struct PathText {
+  char text[PATH_MAX];
+  [[nodiscard]] bool empty() const noexcept { return text[0] == '\0'; }
+  [[nodiscard]] const char* c_str() const noexcept { return text; }
+};
+
+/// An amount, or "auto": Tidepool chooses.
+struct AutoAmount {
+  bool is_auto;
+  Amount amount;
+};
+
+template <OptionKind K>
+struct OptionTypeOf;
+template <>
+struct OptionTypeOf<OptionKind::kBool> {
+  using Type = bool;
+};
+template <>
+struct OptionTypeOf<OptionKind::kBytes> {
+  using Type = Bytes;
+};
+template <>
+struct OptionTypeOf<OptionKind::kDeviceAmount> {
+  using Type = Amount;
+};
+template <>
+struct OptionTypeOf<OptionKind::kDeviceReserve> {
+  using Type = AutoAmount;
+};
+template <>
+struct OptionTypeOf<OptionKind::kHostAmount> {
+  using Type = Amount;
+};
+template <>
+struct OptionTypeOf<OptionKind::kCheckLevel> {
+  using Type = CheckLevel;
+};
+template <>
+struct OptionTypeOf<OptionKind::kPath> {
+  using Type = PathText;
+};
+
+/// The values of one process, one member per row of options.def. Trivially copyable. A value-initialised
+/// object holds zeros, not the defaults: start from default_options() or load_options().
+struct Options {
+#define TP_OPT(member, kind, ...) OptionTypeOf<OptionKind::kind>::Type member;
+#include "allocator/support/options.def"
+#undef TP_OPT
+};
+
+/// Why a value was refused: `why` is null if it was taken.
+struct OptionVerdict {
+  const char* why = nullptr;
+  bool out_of_range = false;
+  [[nodiscard]] bool ok() const noexcept { return why == nullptr; }
+};
+
+/// One row of options.def. All texts are static.
+struct OptionRow {
+  const char* name;      ///< the member, "device_budget"; with '-' for '_' it is the flag
+  const char* variable;  ///< "TIDEPOOL_DEVICE_BUDGET"
+  OptionKind kind;
+  const char* default_text;
+  const char* low;   ///< lowest value; words joined by '|' for enums; empty: no bound
+  const char* high;  ///< highest value; empty: no bound
+  OptionScope scope;
+  const char* group;
+  const char* help;
+  OptionVerdict (*set)(Options& options, const OptionRow& row, std::string_view text) noexcept;
+};
+
+/// Every option, in the order of the table.
+std::span<const OptionRow> option_rows() noexcept;
+
+/// The row with this variable name ("TIDEPOOL_QUIET"), or null.
+const OptionRow* find_option(std::string_view variable) noexcept;
+
+/// The variable that was most likely meant: the one at most three edits away, or null.
+const OptionRow* nearest_option(std::string_view variable) noexcept;
+
+/// Reads `text` into the row's member; on refusal the member keeps its value. Hook-safe.
+OptionVerdict set_option(Options& options, const OptionRow& row, std::string_view text) noexcept;
+
+/// Writes why a value was refused, as a clause: "<shown> is out of range 1..4096". `shown` is the value as
+/// the user gave it, "TIDEPOOL_IO_DEPTH=9999" or "--io-depth 9999".
+void describe_refusal(char* buffer, std::size_t size, const OptionRow& row, const char* shown,
+                      OptionVerdict verdict) noexcept;
+
+/// One thing wrong with the environment.
+struct OptionIssue {
+  bool is_unknown;  ///< an unknown variable (a warning); else a refused value (an error)
+  char text[256];   ///< one clause without a full stop
+};
+
+/// What load_options() found wrong. Fixed size; issues beyond it are counted only.
+class OptionIssues {
+ public:
+  static constexpr std::size_t kRoom = 16;
+
+  [[nodiscard]] std::size_t count() const noexcept { return count_; }
+  [[nodiscard]] bool any_error() const noexcept { return any_error_; }
+  [[nodiscard]] std::span<const OptionIssue> kept() const noexcept {
+    return {issues_, count_ < kRoom ? count_ : kRoom};
+  }
+  /// Adds an issue and returns where its text goes; null when there is no more room.
+  OptionIssue* add(bool is_unknown) noexcept;
+
+ private:
+  OptionIssue issues_[kRoom] = {};
+  std::size_t count_ = 0;
+  bool any_error_ = false;
+};
+
+/// Every option at its default. Hook-safe.
+Options default_options() noexcept;
+
+/// Reads every TIDEPOOL_ variable of an environment block (null-terminated array of "NAME=value"; may be
+/// null). A refused value leaves the default and adds an error; an unknown name adds a warning. As with
+/// getenv, the first of two equal names counts. TIDEPOOL_TEST_* belongs to the project's tests and is
+/// ignored. Hook-safe.
+Options load_options(const char* const* environment, OptionIssues* issues) noexcept;
+
+/// device_reserve for a device of this size, "auto" resolved. Never more than the device.
+Bytes device_reserve_of(const Options& options, Bytes device_total) noexcept;
+
+/// The most device memory that may be held: min(budget, device - reserve).
+Bytes device_capacity_of(const Options& options, Bytes device_total) noexcept;
+
+/// host_budget in bytes, given the host memory (host_memory()).
+Bytes host_budget_of(const Options& options, Bytes host_total) noexcept;
+
+}  // namespace tidepool

@@ -1,0 +1,117 @@
+#include "allocator/support/stats_page.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+
+#include "allocator/support/text_writer.h"
+
+namespace tidepool {
+namespace {
+
+constexpr MetricRow kRows[] = {
+#define TP_METRIC(name, kind, unit, help) {#name, MetricKind::kind, unit, help},
+#include "allocator/support/metrics.def"
+#undef TP_METRIC
+};
+static_assert(std::size(kRows) == kMetricCount);
+
+/// A process that calls exec a thousand times is not expected; the numbers of the next are not kept.
+constexpr unsigned kMostPagesPerPid = 1000;
+
+constinit StatsPage g_stats;
+
+/// A new file for this process, or -1. It is made without following links and only for this user.
+int create_page_file(const char* run_dir) noexcept {
+  for (unsigned attempt = 0; attempt < kMostPagesPerPid; ++attempt) {
+    char path[4096 + 64];
+    TextWriter out(path, sizeof path);
+    out.put(run_dir).put("/stats.").put_number(static_cast<std::uint64_t>(getpid()));
+    if (attempt > 0) out.put(".").put_number(attempt);
+    const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd >= 0) {
+      if (ftruncate(fd, sizeof(StatsPageLayout)) == 0) return fd;
+      unlink(path);
+      close(fd);
+      return -1;
+    }
+    if (errno != EEXIST) return -1;
+  }
+  return -1;
+}
+
+/// Maps the file; `where` is null or an existing mapping that it replaces. Null if that fails.
+StatsPageLayout* map_page(int fd, void* where) noexcept {
+  const int fixed = where == nullptr ? 0 : MAP_FIXED;
+  void* const got = mmap(where, sizeof(StatsPageLayout), PROT_READ | PROT_WRITE, MAP_SHARED | fixed, fd, 0);
+  return got == MAP_FAILED ? nullptr : static_cast<StatsPageLayout*>(got);
+}
+
+void fill_header(StatsPageLayout& page) noexcept {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  page.version = kStatsPageVersion;
+  page.metric_count = kMetricCount;
+  page.pid = getpid();
+  page.start_unix_ns = static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+  TextWriter(page.program, sizeof page.program).put(program_invocation_short_name);
+  page.magic.store(kStatsPageMagic, std::memory_order_release);
+}
+
+}  // namespace
+
+constinit StatsPageLayout StatsPage::private_page{};
+
+std::span<const MetricRow> metric_rows() noexcept {
+  return kRows;
+}
+
+StatsPage& StatsPage::instance() noexcept {
+  return g_stats;
+}
+
+StatsPage& StatsPage::attach(const char* run_dir) noexcept {
+  StatsPage& stats = g_stats;
+  if (stats.attached_) return stats;
+  stats.attached_ = true;
+  if (run_dir == nullptr || run_dir[0] == '\0' || std::strlen(run_dir) >= sizeof stats.run_dir_) return stats;
+  const int saved_errno = errno;
+  const int fd = create_page_file(run_dir);
+  StatsPageLayout* const page = fd < 0 ? nullptr : map_page(fd, nullptr);
+  if (page != nullptr) {
+    for (std::size_t i = 0; i < kMetricCount; ++i) {
+      page->cells[i].value.store(private_page.cells[i].value.load(std::memory_order_relaxed),
+                                 std::memory_order_relaxed);
+    }
+    fill_header(*page);
+    TextWriter(stats.run_dir_, sizeof stats.run_dir_).put(run_dir);
+    stats.page_ = page;
+    stats.is_file_ = true;
+  }
+  if (fd >= 0) close(fd);
+  errno = saved_errno;
+  return stats;
+}
+
+void StatsPage::reset_after_fork() noexcept {
+  const int saved_errno = errno;
+  if (is_file_) {
+    const int fd = create_page_file(run_dir_);
+    is_file_ = fd >= 0 && map_page(fd, page_) != nullptr;
+    if (fd >= 0) close(fd);
+    // The parent's page must not be written by this process, whatever happens.
+    if (!is_file_) page_ = &private_page;
+  }
+  if (is_file_) {
+    fill_header(*page_);
+  } else {
+    for (StatsPageLayout::Cell& each : page_->cells) each.value.store(0, std::memory_order_relaxed);
+  }
+  errno = saved_errno;
+}
+
+}  // namespace tidepool
