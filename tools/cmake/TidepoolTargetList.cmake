@@ -1,0 +1,41 @@
+# Writes <build>/targets.tsv when everything is configured: one line for each target of the project with its
+# name, its folder and what it links. tests/repo/check_targets.py holds it against the table of arrows.
+
+include_guard(GLOBAL)
+
+function(tp_collect_targets folder out)
+  get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
+  get_property(subfolders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
+  set(lines "")
+  file(RELATIVE_PATH relative ${PROJECT_SOURCE_DIR} ${folder})
+  foreach(target IN LISTS targets)
+    get_target_property(type ${target} TYPE)
+    if(type STREQUAL "UTILITY")
+      continue()
+    endif()
+    set(libraries "")
+    foreach(property LINK_LIBRARIES INTERFACE_LINK_LIBRARIES)
+      get_target_property(linked ${target} ${property})
+      if(linked)
+        list(APPEND libraries ${linked})
+      endif()
+    endforeach()
+    # CMake separates the names that one directory appended for another by these marks.
+    list(FILTER libraries EXCLUDE REGEX "^::@")
+    list(REMOVE_DUPLICATES libraries)
+    list(JOIN libraries " " libraries)
+    string(APPEND lines "${target}\t${relative}\t${libraries}\n")
+  endforeach()
+  foreach(subfolder IN LISTS subfolders)
+    tp_collect_targets(${subfolder} more)
+    string(APPEND lines "${more}")
+  endforeach()
+  set(${out} "${lines}" PARENT_SCOPE)
+endfunction()
+
+function(tp_write_target_list)
+  tp_collect_targets(${PROJECT_SOURCE_DIR} lines)
+  file(WRITE ${CMAKE_BINARY_DIR}/targets.tsv "${lines}")
+endfunction()
+
+cmake_language(DEFER DIRECTORY ${PROJECT_SOURCE_DIR} CALL tp_write_target_list)
