@@ -11,7 +11,10 @@
 #     One ctest from one command; exit code 77 means skipped. PRELOAD sets LD_PRELOAD to the given libraries,
 #     behind the sanitizer's run-time where this is a sanitizer build.
 #
-# Both give every label its time limit from tp_label_timeout, four times that in sanitizer builds.
+# Both give every label its time limit from tp_label_timeout, four times that in sanitizer builds, and put
+# "asan." or "tsan." before the name there, so that one ctest can run the builds side by side.
+# Tests with the label data need the real inputs that TIDEPOOL_TEST_DATA names; without it they are disabled.
+#
 # TP_TEST_PRELOAD_FIRST is the run-time library that must come first in LD_PRELOAD (empty without sanitizer).
 # Tests that start processes themselves read it from the environment variable of the same name.
 
@@ -20,9 +23,12 @@ find_package(Catch2 2.13 REQUIRED)
 
 set(TP_TEST_PRELOAD_FIRST "")
 set(TP_TEST_SANITIZER_ENVIRONMENT "")
+set(TP_TEST_NAME_PREFIX "")
 if(TP_SANITIZE MATCHES "address")
+  set(TP_TEST_NAME_PREFIX "asan.")
   set(tp_sanitizer_runtime libasan.so)
 elseif(TP_SANITIZE MATCHES "thread")
+  set(TP_TEST_NAME_PREFIX "tsan.")
   set(tp_sanitizer_runtime libtsan.so)
 endif()
 if(TP_SANITIZE)
@@ -50,6 +56,7 @@ function(tp_label_timeout label out)
   set(seconds_fault 120)
   set(seconds_golden 60)
   set(seconds_docs 60)
+  set(seconds_data 120)
   set(seconds_nightly 1800)
   if(NOT DEFINED seconds_${label})
     message(FATAL_ERROR "tests: unknown label '${label}'; labels are listed in TidepoolTests.cmake")
@@ -100,7 +107,7 @@ function(tp_add_test name)
   set(include_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_cases.cmake)
   file(GENERATE OUTPUT ${include_file} CONTENT
 "set(tp_program [==[$<TARGET_FILE:${name}>]==])
-set(tp_prefix [==[${prefix}]==])
+set(tp_prefix [==[${TP_TEST_NAME_PREFIX}${prefix}]==])
 set(tp_name [==[${name}]==])
 set(tp_labels [==[${arg_LABELS}]==])
 set(tp_timeout ${timeout})
@@ -127,6 +134,7 @@ function(tp_add_command_test name)
     endif()
     list(APPEND environment "LD_PRELOAD=${preload}")
   endif()
+  set(name ${TP_TEST_NAME_PREFIX}${name})
   add_test(NAME ${name} COMMAND ${arg_COMMAND})
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${timeout} SKIP_RETURN_CODE 77
     ENVIRONMENT "${environment}")
