@@ -1,0 +1,38 @@
+"""simgpu's libraries look like the ones they stand in for: soname, version node, no dependency on libstdc++."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import elf
+
+ALLOWED_NEEDED = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}
+
+
+def check_runtime(library):
+    """Every function of the real libcudart.so.13 carries the version node libcudart.so.13."""
+    found = [] if elf.soname(library) == "libcudart.so.13" else [f"soname is {elf.soname(library)}"]
+    exported = elf.exports(library)
+    found += [f"{name} carries '{version}'" for name, version in sorted(exported) if version != "libcudart.so.13"]
+    if "cudaMalloc" not in {name for name, _ in exported}:
+        found.append("cudaMalloc is not exported")
+    return found
+
+
+def check_driver(library):
+    found = [] if elf.soname(library) == "libcuda.so.1" else [f"soname is {elf.soname(library)}"]
+    foreign = sorted(name for name, _ in elf.exports(library) if not name.startswith(("cu", "simgpu")))
+    return found + [f"{name} is exported" for name in foreign]
+
+
+CHECKS = {"runtime": check_runtime, "driver": check_driver}
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("check", choices=sorted(CHECKS))
+    parser.add_argument("--library", type=Path, required=True)
+    arguments = parser.parse_args()
+    findings = CHECKS[arguments.check](arguments.library)
+    findings += [f"needs {name}" for name in elf.needed(arguments.library) if name not in ALLOWED_NEEDED]
+    print("\n".join(findings))
+    sys.exit(1 if findings else 0)
