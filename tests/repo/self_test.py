@@ -9,6 +9,7 @@ from unittest import mock
 
 import check_format
 import check_includes
+import check_links
 import check_names
 import check_scripts
 import check_targets
@@ -190,6 +191,13 @@ class Scripts(Tree):
     def test_refuses_a_misspelt_document(self):
         self.put("docs/a.md", "We " + "recieve bytes.\n")
         self.assert_refused(check_scripts.violations(self.root), "docs/a.md:1:")
+
+
+class Links(Tree):
+    def test_refuses_a_link_to_nothing(self):
+        self.put("docs/b.md", "")
+        self.put("docs/a.md", "[b](b.md#part) [web](https://example.com) [top](../README.md)\n```\n[x](y)\n```\n")
+        self.assertEqual(check_links.violations(self.root), ["docs/a.md:1: ../README.md does not exist"])
 
 
 class Tidy(Tree):

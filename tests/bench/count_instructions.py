@@ -1,0 +1,52 @@
+"""Counts the instructions of one hook by callgrind and holds them against a ceiling.
+
+The same program is run N and 2N times, with and without the preload; what remains of the differences is the
+hook alone. Instruction counts repeat on busy machines, where nanoseconds do not.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROUNDS = 2000
+COLLECTED = re.compile(r"Collected\s*:\s*(\d+)")
+
+
+def instructions(program, what, rounds, preload):
+    with tempfile.TemporaryDirectory() as scratch:
+        environment = dict(os.environ, LD_PRELOAD=str(preload) if preload else "")
+        command = [
+            "valgrind", "--tool=callgrind", f"--callgrind-out-file={Path(scratch) / 'out'}",
+            str(program), what, str(rounds),
+        ]
+        result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    found = COLLECTED.search(result.stderr)
+    if result.returncode != 0 or found is None:
+        sys.exit(f"callgrind failed ({result.returncode}): {result.stderr[-2000:]}")
+    return int(found.group(1))
+
+
+def per_round(program, what, preload):
+    more, less = (instructions(program, what, rounds, preload) for rounds in (2 * ROUNDS, ROUNDS))
+    return (more - less) / ROUNDS
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--program", type=Path, required=True, help="hook_loop")
+    parser.add_argument("--preload", type=Path, required=True, help="libtidepool.so")
+    parser.add_argument("--ceiling", type=float, required=True)
+    parser.add_argument("what", help="launch, alloc_free_4mib or alloc_free_64kib")
+    arguments = parser.parse_args()
+    count = per_round(arguments.program, arguments.what, arguments.preload)
+    count -= per_round(arguments.program, arguments.what, None)
+    print(f"{arguments.what}: {count:.0f} instructions a hook, ceiling {arguments.ceiling:.0f}")
+    sys.exit(0 if count <= arguments.ceiling else 1)
+
+
+if __name__ == "__main__":
+    main()

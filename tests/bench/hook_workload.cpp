@@ -1,0 +1,52 @@
+#include "tests/bench/hook_workload.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace tidepool::bench {
+namespace {
+
+void check(CUresult result, const char* what) {
+  if (result == CUDA_SUCCESS) return;
+  std::fprintf(stderr, "hook workload: %s returned %d\n", what, static_cast<int>(result));
+  std::exit(EXIT_FAILURE);
+}
+
+// The null driver asks nothing of a kernel.
+CUfunction kernel() {
+  return reinterpret_cast<CUfunction>(std::uintptr_t{0x2000});
+}
+
+}  // namespace
+
+HookWorkload::HookWorkload() {
+  CUdevice device = 0;
+  CUcontext context = nullptr;
+  check(cuInit(0), "cuInit");
+  check(cuDeviceGet(&device, 0), "cuDeviceGet");
+  check(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+  check(cuCtxPushCurrent(context), "cuCtxPushCurrent");
+  check(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  for (std::size_t i = 0; i < kPointers; ++i) {
+    check(cuMemAlloc(&blocks_[i], kBlockBytes), "cuMemAlloc");
+    parameters_[i] = &blocks_[i];
+  }
+  launch();
+}
+
+HookWorkload::~HookWorkload() {
+  for (const CUdeviceptr block : blocks_) check(cuMemFree(block), "cuMemFree");
+}
+
+void HookWorkload::launch() {
+  check(cuLaunchKernel(kernel(), 1, 1, 1, 32, 1, 1, 0, stream_, parameters_.data(), nullptr),
+        "cuLaunchKernel");
+}
+
+void HookWorkload::alloc_free(std::size_t bytes) {
+  CUdeviceptr block = 0;
+  check(cuMemAlloc(&block, bytes), "cuMemAlloc");
+  check(cuMemFree(block), "cuMemFree");
+}
+
+}  // namespace tidepool::bench

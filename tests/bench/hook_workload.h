@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <cstddef>
+
+namespace tidepool::bench {
+
+/// A program of the driver API that does two things over and over: launch a kernel with eight pointers, and
+/// allocate and free. Linked to libcuda.so.1; with the null driver and without a preload it costs next to
+/// nothing, so that with a preload it costs what the hooks cost.
+class HookWorkload {
+ public:
+  static constexpr std::size_t kPointers = 8;
+  static constexpr std::size_t kBlockBytes = std::size_t{4} << 20;
+
+  /// Allocates the eight blocks and launches once, so that they are on the device.
+  HookWorkload();
+  ~HookWorkload();
+  HookWorkload(const HookWorkload&) = delete;
+  HookWorkload& operator=(const HookWorkload&) = delete;
+
+  void launch();
+  void alloc_free(std::size_t bytes);
+
+ private:
+  CUstream stream_ = nullptr;
+  std::array<CUdeviceptr, kPointers> blocks_{};
+  std::array<void*, kPointers> parameters_{};
+};
+
+}  // namespace tidepool::bench

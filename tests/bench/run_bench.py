@@ -1,0 +1,81 @@
+"""Runs the benchmarks of a build, prints a table and writes <build>/bench.json (schema tidepool.bench/1)."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+NAMES = ("launch_8_pointers", "alloc_free_4mib", "alloc_free_64kib")
+
+
+def hook_times(program, preload, repetitions):
+    """Median nanoseconds of each benchmark."""
+    environment = dict(os.environ)
+    if preload:
+        environment["LD_PRELOAD"] = f"{preload}:{environment.get('LD_PRELOAD', '')}".rstrip(":")
+    command = [
+        program, "--benchmark_format=json", f"--benchmark_repetitions={repetitions}",
+        "--benchmark_report_aggregates_only=true", "--benchmark_min_time=0.1",
+    ]
+    result = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+    rows = json.loads(result.stdout)["benchmarks"]
+    return {row["run_name"]: row["cpu_time"] for row in rows if row["aggregate_name"] == "median"}
+
+
+def launch_rates(build, rounds):
+    """Launches per second on simgpu, plain and under Tidepool: the best of some rounds."""
+    rates = {}
+    simgpu = [str(build / "bin/simgpu"), "--device", "h100", "--"]
+    for name, prefix in (("plain", []), ("tidepool", [str(build / "bin/tidepool"), "run", "--"])):
+        command = [*simgpu, *prefix, str(build / "tests/launch_rate")]
+        rates[name] = max(
+            float(subprocess.run(command, capture_output=True, text=True, check=True).stdout) for _ in range(rounds)
+        )
+    return rates
+
+
+def measure(build, quick):
+    program, shim = build / "tests/hook_bench", build / "lib/libtidepool.so"
+    for needed in (program, shim):
+        if not needed.exists():
+            sys.exit(f"tests/bench: {needed} is not built")
+    repetitions = 3 if quick else 11
+    without, with_shim = hook_times(program, None, repetitions), hook_times(program, shim, repetitions)
+    hooks = {}
+    for name in NAMES:
+        plain, shimmed = without[name], with_shim[name]
+        hooks[name] = {"null_ns": plain, "tidepool_ns": shimmed, "hook_ns": shimmed - plain, "ratio": shimmed / plain}
+    return {
+        "schema": "tidepool.bench/1",
+        "hooks": hooks,
+        "simgpu_launches_per_second": launch_rates(build, 1 if quick else 3),
+    }
+
+
+def table(result):
+    lines = [f"{'null driver, median':<24}{'without':>12}{'with':>12}{'hook':>12}{'ratio':>8}"]
+    for name, row in result["hooks"].items():
+        numbers = "".join(f"{row[key]:>9.1f} ns" for key in ("null_ns", "tidepool_ns", "hook_ns"))
+        lines.append(f"{name:<24}{numbers}{row['ratio']:>8.1f}")
+    rates = result["simgpu_launches_per_second"]
+    lines.append(f"{'simgpu, launches/s':<24}{rates['plain']:>12,.0f}{rates['tidepool']:>12,.0f}")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", type=Path, required=True, help="a built build folder")
+    parser.add_argument("--quick", action="store_true", help="few repetitions: shows that all works")
+    arguments = parser.parse_args()
+    try:
+        result = measure(arguments.build.resolve(), arguments.quick)
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"tests/bench: {error.cmd[0]} failed with {error.returncode}: {error.stderr or ''}")
+    (arguments.build / "bench.json").write_text(json.dumps(result, indent=2) + "\n")
+    print(table(result))
+
+
+if __name__ == "__main__":
+    main()
