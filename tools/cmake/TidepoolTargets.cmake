@@ -1,0 +1,42 @@
+# One place for what every target of this project is built with.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+endif()
+
+set(TP_SANITIZE "" CACHE STRING "Sanitizers to build with: empty, 'address,undefined' or 'thread'.")
+set_property(CACHE TP_SANITIZE PROPERTY STRINGS "" "address,undefined" "thread")
+option(TP_WERROR "Treat warnings as errors." ON)
+
+set(TP_SANITIZE_FLAGS "")
+if(TP_SANITIZE)
+  set(TP_SANITIZE_FLAGS -fsanitize=${TP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+endif()
+
+# tp_target(<target>): applies warnings and sanitizers. Every target calls it.
+function(tp_target target)
+  set(flags -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor -Wold-style-cast)
+  if(TP_WERROR)
+    list(APPEND flags -Werror)
+  endif()
+  foreach(flag IN LISTS flags)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${flag}>)
+  endforeach()
+  foreach(flag IN LISTS TP_SANITIZE_FLAGS)
+    target_compile_options(${target} PRIVATE
+      $<$<COMPILE_LANGUAGE:CXX>:${flag}>
+      $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${flag}>)
+    target_link_options(${target} PRIVATE
+      $<$<LINK_LANGUAGE:CXX>:${flag}>
+      $<$<LINK_LANGUAGE:CUDA>:-Xcompiler=${flag}>)
+  endforeach()
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+endfunction()
