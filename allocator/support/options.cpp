@@ -4,6 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "allocator/support/edit_distance.h"
 #include "allocator/support/host_memory.h"
 #include "allocator/support/text_writer.h"
 
@@ -14,7 +15,7 @@ static_assert(std::is_trivially_copyable_v<Options>);
 
 constexpr std::string_view kPrefix = "TIDEPOOL_";
 constexpr std::string_view kTestPrefix = "TIDEPOOL_TEST_";
-constexpr std::size_t kLongestName = 64;
+constexpr std::size_t kShownName = 64;
 
 constexpr OptionVerdict kTaken{};
 constexpr OptionVerdict kOutOfRange{"it is out of range", true};
@@ -100,23 +101,6 @@ constexpr OptionRow kRows[] = {
 #undef TP_OPT
 };
 
-/// The number of single-character edits between two names; names longer than kLongestName are never near.
-std::size_t edit_distance(std::string_view a, std::string_view b) noexcept {
-  if (a.size() > kLongestName || b.size() > kLongestName) return kLongestName;
-  std::size_t row[kLongestName + 1];
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
 }  // namespace
 
 std::span<const OptionRow> option_rows() noexcept {
@@ -132,7 +116,7 @@ const OptionRow* find_option(std::string_view variable) noexcept {
 
 const OptionRow* nearest_option(std::string_view variable) noexcept {
   const OptionRow* nearest = nullptr;
-  std::size_t best = 4;
+  std::size_t best = kMostEdits + 1;
   for (const OptionRow& row : kRows) {
     const std::size_t distance = edit_distance(variable, row.variable);
     if (distance < best) {
@@ -187,7 +171,7 @@ Options load_options(const char* const* environment, OptionIssues* issues) noexc
     if (row == nullptr) {
       if (OptionIssue* const issue = issues->add(true)) {
         TextWriter out(issue->text, sizeof issue->text);
-        out.put("unknown variable ").put(name.substr(0, kLongestName));
+        out.put("unknown variable ").put(name.substr(0, kShownName));
         if (const OptionRow* const meant = nearest_option(name)) {
           out.put(" (did you mean ").put(meant->variable).put("?)");
         }

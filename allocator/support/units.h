@@ -31,6 +31,8 @@ class Bytes {
     const std::uint64_t mask = unit.n_ - 1;
     return n_ > ~mask ? Bytes(~mask) : Bytes((n_ + mask) & ~mask);
   }
+  /// The largest multiple of `unit` (a power of two) that is not above this.
+  [[nodiscard]] constexpr Bytes round_down(Bytes unit) const noexcept { return Bytes(n_ & ~(unit.n_ - 1)); }
   [[nodiscard]] constexpr bool is_multiple_of(Bytes unit) const noexcept { return n_ % unit.n_ == 0; }
 
  private:

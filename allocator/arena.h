@@ -1,0 +1,72 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "allocator/block.h"
+#include "allocator/device.h"
+
+namespace tidepool::runtime {
+
+/// The address space of managed memory on one device: one reservation, cut into chunks of 2 MiB; a flat table
+/// says for each chunk which block it belongs to, so that finding the block of an address is a range check, a
+/// shift and a load. Also owns the block table.
+///
+/// Blocks are separated by at least one chunk that belongs to nobody, so that a pointer one past the end of a
+/// block never names its neighbour.
+///
+/// find() and block() are lock-free and hook-safe; the rest takes a short lock.
+class Arena {
+ public:
+  static constexpr Bytes kChunk = MiB(2);
+
+  /// Reserves min(8 x device memory, 1 TiB) of addresses, halved until the driver grants it.
+  static DeviceResult<Arena*> create(Device& device) noexcept;
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  [[nodiscard]] DevicePtr base() const noexcept { return base_; }
+  [[nodiscard]] Bytes size() const noexcept { return size_; }
+  [[nodiscard]] bool contains(std::uint64_t address) const noexcept {
+    return address - base_.address() < size_.count();
+  }
+
+  /// The block whose chunks hold `address`; kNoBlock outside of blocks. The block may be freed by now.
+  [[nodiscard]] BlockId find(std::uint64_t address) const noexcept {
+    const std::uint64_t offset = address - base_.address();
+    if (offset >= size_.count()) return kNoBlock;
+    return chunks_[offset / kChunk.count()].load(std::memory_order_acquire);
+  }
+  [[nodiscard]] Block& block(BlockId id) const noexcept { return blocks_[id]; }
+  /// Ids in use are below this.
+  [[nodiscard]] BlockId end_id() const noexcept { return end_id_.load(std::memory_order_acquire); }
+
+  /// A block with `span` bytes of addresses (whole chunks), in state kReserved, with nothing behind it.
+  DeviceResult<BlockId> add(Bytes requested, Bytes span) noexcept;
+  /// Takes back the id and the addresses of a freed block that has no memory.
+  void remove(BlockId id) noexcept;
+
+ private:
+  Arena(Device& device, DevicePtr base, Bytes size, Block* blocks, std::atomic<BlockId>* chunks) noexcept;
+
+  void fill_chunks(DevicePtr at, Bytes span, BlockId id) noexcept;
+  DeviceResult<DevicePtr> take_addresses(Bytes span) noexcept;
+  void give_addresses(DevicePtr at, Bytes span) noexcept;
+
+  Device& device_;
+  const DevicePtr base_;
+  const Bytes size_;
+  Block* const blocks_;
+  std::atomic<BlockId>* const chunks_;
+  std::atomic<BlockId> end_id_{1};
+
+  std::mutex lock_;
+  std::vector<BlockId> spare_ids_;
+  std::map<std::uint64_t, std::uint64_t> holes_;  // address -> bytes, coalesced
+};
+
+}  // namespace tidepool::runtime

@@ -1,0 +1,46 @@
+#include "allocator/block.h"
+
+namespace tidepool::runtime {
+
+const char* to_string(BlockState state) noexcept {
+  switch (state) {
+    case BlockState::kFreed:
+      return "freed";
+    case BlockState::kReserved:
+      return "reserved";
+    case BlockState::kBinding:
+      return "binding";
+    case BlockState::kIncoming:
+      return "incoming";
+    case BlockState::kResident:
+      return "resident";
+    case BlockState::kOutgoing:
+      return "outgoing";
+    case BlockState::kUnmapping:
+      return "unmapping";
+    case BlockState::kOut:
+      return "out";
+  }
+  return "?";
+}
+
+bool Block::touched() const noexcept {
+  if (used_widely.load(std::memory_order_relaxed)) return true;
+  for (const auto& use : uses) {
+    if (use.load(std::memory_order_relaxed) != 0) return true;
+  }
+  return false;
+}
+
+void Block::forget_uses() noexcept {
+  for (auto& use : uses) use.store(0, std::memory_order_relaxed);
+  used_widely.store(false, std::memory_order_relaxed);
+}
+
+Bytes Block::backed() const noexcept {
+  Bytes sum;
+  for (const Extent& extent : extents) sum += extent.size;
+  return sum;
+}
+
+}  // namespace tidepool::runtime

@@ -1,0 +1,128 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "allocator/device.h"
+#include "allocator/host_arena.h"
+
+namespace tidepool::runtime {
+
+/// Index of a block in the arena's block table; 0 is "no block".
+using BlockId = std::uint32_t;
+inline constexpr BlockId kNoBlock = 0;
+
+/// Where a block stands. docs/explanation/residency.md has the table of all edges.
+enum class BlockState : std::uint8_t {
+  kFreed,      ///< The program does not own it. Address and backing may be kept together for reuse.
+  kReserved,   ///< Allocated, never touched: an address without memory behind it.
+  kBinding,    ///< The slow path is giving it memory. Not observable for long.
+  kIncoming,   ///< Mapped; its contents are on their way in. Users order themselves after that copy.
+  kResident,   ///< Mapped, contents in place.
+  kOutgoing,   ///< Still mapped and valid; a copy out is under way. A user cancels it back to kResident.
+  kUnmapping,  ///< The copy out is done, the memory is being taken away. Not observable for long.
+  kOut,        ///< Contents are in the host arena only.
+};
+
+const char* to_string(BlockState state) noexcept;
+
+/// State and a count of transitions in one word, so that a compare-and-swap notices a block that left a state
+/// and came back to it.
+class StateWord {
+ public:
+  constexpr StateWord() = default;
+  constexpr explicit StateWord(std::uint64_t raw) : raw_(raw) {}
+  [[nodiscard]] constexpr BlockState state() const noexcept { return static_cast<BlockState>(raw_ & 0xff); }
+  [[nodiscard]] constexpr StateWord next(BlockState state) const noexcept {
+    return StateWord((((raw_ >> 8) + 1) << 8) | static_cast<std::uint64_t>(state));
+  }
+  [[nodiscard]] constexpr std::uint64_t raw() const noexcept { return raw_; }
+  constexpr bool operator==(const StateWord&) const = default;
+
+ private:
+  std::uint64_t raw_ = 0;
+};
+
+/// One use of a block by a stream: everything the stream had enqueued up to and including `ticket`.
+/// Packed into a word so that launching threads store it without a lock; zero is "no use".
+class Use {
+ public:
+  constexpr Use() = default;
+  constexpr Use(std::uint16_t stream, std::uint64_t ticket)
+      : raw_((static_cast<std::uint64_t>(stream) << kTicketBits) | ticket) {}
+  constexpr static Use from_raw(std::uint64_t raw) noexcept {
+    Use use;
+    use.raw_ = raw;
+    return use;
+  }
+  [[nodiscard]] constexpr std::uint16_t stream() const noexcept {
+    return static_cast<std::uint16_t>(raw_ >> kTicketBits);
+  }
+  [[nodiscard]] constexpr std::uint64_t ticket() const noexcept {
+    return raw_ & ((std::uint64_t{1} << kTicketBits) - 1);
+  }
+  [[nodiscard]] constexpr std::uint64_t raw() const noexcept { return raw_; }
+  constexpr explicit operator bool() const noexcept { return raw_ != 0; }
+
+ private:
+  static constexpr int kTicketBits = 48;  // 2^48 launches on one stream: 8,900 years at 1 per ms
+  std::uint64_t raw_ = 0;
+};
+
+/// A piece of physical memory behind part of a block.
+struct Extent {
+  PhysicalHandle handle{};
+  Bytes size;
+  bool mapped = false;
+};
+
+/// One managed allocation of the program, or a slab that small ones share.
+///
+/// The first group is read and written by launching threads without a lock. The second group belongs to
+/// whoever holds the block in a transitional state (kBinding, kUnmapping), else to the arena's lock.
+struct Block {
+  static constexpr int kUseSlots = 4;
+
+  std::atomic<std::uint64_t> word{0};
+  /// Who needs it to stay: launches between check and enqueue, slabs, everything after a capture began.
+  std::atomic<std::uint32_t> pins{0};
+  /// Set when a fifth stream uses the block: then it is idle only when the whole device has passed.
+  std::atomic<bool> used_widely{false};
+  /// Value of the launch counter at the last use; the evictor takes the smallest.
+  std::atomic<std::uint64_t> last_use{0};
+  std::array<std::atomic<std::uint64_t>, kUseSlots> uses{};
+  /// For kIncoming: the copy-in that users must be ordered after.
+  std::atomic<std::uint64_t> incoming{0};
+
+  DevicePtr base;
+  std::atomic<std::uint64_t> requested_bytes{0};  ///< what the program asked for; stale when freed
+  Bytes span;                                     ///< whole granules; what is mapped and accounted
+  std::vector<Extent> extents;                    ///< physical memory, in address order
+  HostSlot host;                                  ///< where the contents are in kOut
+  bool is_slab = false;
+  /// One of the pins is for as long as the block is allocated: slabs, and what may not move (see Runtime).
+  std::atomic<bool> kept{false};
+
+  [[nodiscard]] StateWord load() const noexcept { return StateWord(word.load(std::memory_order_seq_cst)); }
+  bool move(StateWord from, BlockState to) noexcept {
+    std::uint64_t expected = from.raw();
+    return word.compare_exchange_strong(expected, from.next(to).raw(), std::memory_order_seq_cst);
+  }
+  /// Leaves a transitional state, which nobody else may leave.
+  void settle(BlockState to) noexcept { word.store(load().next(to).raw(), std::memory_order_seq_cst); }
+
+  [[nodiscard]] Bytes requested() const noexcept {
+    return Bytes(requested_bytes.load(std::memory_order_relaxed));
+  }
+  void set_requested(Bytes size) noexcept { requested_bytes.store(size.count(), std::memory_order_relaxed); }
+
+  /// True once anything was enqueued that could have written to it since it was allocated.
+  [[nodiscard]] bool touched() const noexcept;
+  /// Forgets all uses. Only while the block is idle and nobody launches on it.
+  void forget_uses() noexcept;
+  [[nodiscard]] Bytes backed() const noexcept;
+};
+
+}  // namespace tidepool::runtime

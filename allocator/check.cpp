@@ -1,0 +1,79 @@
+// The invariants of residency, for tests and for TIDEPOOL_CHECK.
+
+#include "allocator/residency.h"
+
+namespace tidepool::runtime {
+namespace {
+
+Bytes size_of(const HostSlot& slot) noexcept {
+  Bytes sum;
+  for (const HostRun& run : slot) sum += run.size;
+  return sum;
+}
+
+// Null, or what is wrong with a block that is not in a transition.
+const char* check_block(const Arena& arena, BlockId id) noexcept {
+  const Block& block = arena.block(id);
+  const BlockState state = block.load().state();
+  const bool all_mapped = block.backed() == block.span;
+  switch (state) {
+    case BlockState::kResident:
+    case BlockState::kIncoming:
+    case BlockState::kOutgoing:
+      if (!all_mapped) return "a block on the device is not backed from end to end";
+      if (!block.host.empty()) return "a block on the device still has a host slot";
+      break;
+    case BlockState::kReserved:
+      if (!block.host.empty()) return "a block that was never touched has a host slot";
+      break;
+    case BlockState::kOut:
+      if (size_of(block.host) < block.requested()) return "a block that is out has too small a host slot";
+      break;
+    case BlockState::kFreed:
+    case BlockState::kBinding:
+    case BlockState::kUnmapping:
+      return nullptr;
+  }
+  for (const Extent& extent : block.extents) {
+    if (!extent.mapped) return "a block owns memory that is not mapped";
+  }
+  if (!block.base.address() || block.requested() > block.span)
+    return "a block is smaller than what was asked for";
+  if (arena.find(block.base.address()) != id) return "the chunk table does not name a block's first chunk";
+  if (arena.find((block.base + block.span).address() - 1) != id)
+    return "the chunk table does not name a block's last chunk";
+  if (arena.find((block.base + block.span).address()) != kNoBlock) return "a block has no guard behind it";
+  return nullptr;
+}
+
+}  // namespace
+
+const char* Residency::check() noexcept {
+  const TurnstileGuard turn(turnstile_);
+  settle_incoming();
+  return check_locked();
+}
+
+const char* Residency::check_locked() noexcept {
+  const std::lock_guard guard(freed_lock_);
+  Bytes backed;
+  Bytes slots;
+  for (BlockId id = 1; id < arena_.end_id(); ++id) {
+    const Block& block = arena_.block(id);
+    backed += block.backed();
+    slots += size_of(block.host);
+    if (const char* broken = check_block(arena_, id)) return broken;
+  }
+  for (const Incoming& incoming : incoming_) slots += size_of(incoming.slot);
+  for (const Eviction& eviction : evictions_) slots += size_of(eviction.slot);
+  if (backed + pool_.spare() != pool_.created())
+    return "device memory does not add up: blocks + spare != created";
+  if (pool_.created() > pool_.limit()) return "more device memory was created than allowed";
+  if (slots != host_.used()) return "host memory does not add up: slots != used";
+  for (const BlockId id : freed_) {
+    if (arena_.block(id).load().state() != BlockState::kFreed) return "a block on the free list is not free";
+  }
+  return nullptr;
+}
+
+}  // namespace tidepool::runtime

@@ -1,0 +1,185 @@
+#include "allocator/cuda/driver_device.h"
+
+#include <new>
+
+namespace tidepool::runtime {
+namespace {
+
+Status status_of(CUresult result) noexcept {
+  return Status(static_cast<int>(result));
+}
+CUdeviceptr raw(DevicePtr ptr) noexcept {
+  return static_cast<CUdeviceptr>(ptr.address());
+}
+CUstream raw(StreamHandle stream) noexcept {
+  return reinterpret_cast<CUstream>(static_cast<std::uintptr_t>(stream));
+}
+CUevent raw(EventHandle event) noexcept {
+  return reinterpret_cast<CUevent>(static_cast<std::uintptr_t>(event));
+}
+
+}  // namespace
+
+class DriverDevice::Current {
+ public:
+  explicit Current(const DriverDevice& device) noexcept : driver_(device.driver_) {
+    CUcontext now = nullptr;
+    status_ = status_of(driver_.cuCtxGetCurrent(&now));
+    if (!status_.ok() || now == device.context_) return;
+    status_ = status_of(driver_.cuCtxPushCurrent_v2(device.context_));
+    pushed_ = status_.ok();
+  }
+  ~Current() {
+    CUcontext popped = nullptr;
+    if (pushed_) (void)driver_.cuCtxPopCurrent_v2(&popped);
+  }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+
+  /// The error that kept the context from being made current, or the call's own answer.
+  template <class Call>
+  Status operator()(Call&& call) noexcept {
+    return status_.ok() ? status_of(call()) : status_;
+  }
+
+ private:
+  const DriverTable& driver_;
+  Status status_ = kOk;
+  bool pushed_ = false;
+};
+
+DeviceResult<DriverDevice*> DriverDevice::create(const DriverTable& driver, CUdevice ordinal) noexcept {
+  CUcontext context = nullptr;
+  if (const CUresult result = driver.cuDevicePrimaryCtxRetain(&context, ordinal); result != CUDA_SUCCESS) {
+    return Err{status_of(result)};
+  }
+  auto* device = new (std::nothrow) DriverDevice(driver, ordinal, context);
+  std::size_t total = 0;
+  std::size_t granularity = 0;
+  Status status = device == nullptr ? kOutOfMemory : status_of(driver.cuDeviceTotalMem_v2(&total, ordinal));
+  if (status.ok()) {
+    const CUmemAllocationProp properties = device->properties();
+    status = status_of(
+        driver.cuMemGetAllocationGranularity(&granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  }
+  if (status.ok() && (granularity == 0 || MiB(2).count() % granularity != 0)) {
+    status = Status(CUDA_ERROR_NOT_SUPPORTED);
+  }
+  if (!status.ok()) {
+    delete device;
+    (void)driver.cuDevicePrimaryCtxRelease_v2(ordinal);
+    return Err{status};
+  }
+  device->total_ = Bytes(total);
+  device->granularity_ = Bytes(granularity);
+  return device;
+}
+
+// Exportable from the start: memory that one process lends to another is handed over as a file descriptor,
+// and a handle cannot become exportable later.
+CUmemAllocationProp DriverDevice::properties() const noexcept {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, ordinal_};
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  return properties;
+}
+
+DeviceResult<DevicePtr> DriverDevice::reserve(Bytes size) noexcept {
+  CUdeviceptr at = 0;
+  const Status status =
+      Current(*this)([&] { return driver_.cuMemAddressReserve(&at, size.count(), 0, 0, 0); });
+  if (!status.ok()) return Err{status};
+  return DevicePtr(at);
+}
+
+Status DriverDevice::release_addresses(DevicePtr base, Bytes size) noexcept {
+  return Current(*this)([&] { return driver_.cuMemAddressFree(raw(base), size.count()); });
+}
+
+DeviceResult<PhysicalHandle> DriverDevice::create(Bytes size) noexcept {
+  const CUmemAllocationProp wanted = properties();
+  CUmemGenericAllocationHandle handle = 0;
+  const Status status =
+      Current(*this)([&] { return driver_.cuMemCreate(&handle, size.count(), &wanted, 0); });
+  if (!status.ok()) return Err{status};
+  return PhysicalHandle{handle};
+}
+
+Status DriverDevice::destroy(PhysicalHandle handle) noexcept {
+  return Current(*this)(
+      [&] { return driver_.cuMemRelease(static_cast<CUmemGenericAllocationHandle>(handle)); });
+}
+
+Status DriverDevice::map(DevicePtr at, Bytes size, PhysicalHandle handle) noexcept {
+  return Current(*this)([&] {
+    return driver_.cuMemMap(raw(at), size.count(), 0, static_cast<CUmemGenericAllocationHandle>(handle), 0);
+  });
+}
+
+Status DriverDevice::unmap(DevicePtr at, Bytes size) noexcept {
+  return Current(*this)([&] { return driver_.cuMemUnmap(raw(at), size.count()); });
+}
+
+Status DriverDevice::set_access(DevicePtr at, Bytes size) noexcept {
+  const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, ordinal_}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  return Current(*this)([&] { return driver_.cuMemSetAccess(raw(at), size.count(), &access, 1); });
+}
+
+DeviceResult<StreamHandle> DriverDevice::create_stream() noexcept {
+  CUstream stream = nullptr;
+  const Status status =
+      Current(*this)([&] { return driver_.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING); });
+  if (!status.ok()) return Err{status};
+  return StreamHandle{reinterpret_cast<std::uintptr_t>(stream)};
+}
+
+DeviceResult<EventHandle> DriverDevice::create_event() noexcept {
+  CUevent event = nullptr;
+  const Status status =
+      Current(*this)([&] { return driver_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING); });
+  if (!status.ok()) return Err{status};
+  return EventHandle{reinterpret_cast<std::uintptr_t>(event)};
+}
+
+Status DriverDevice::destroy_event(EventHandle event) noexcept {
+  return Current(*this)([&] { return driver_.cuEventDestroy_v2(raw(event)); });
+}
+
+Status DriverDevice::record(EventHandle event, StreamHandle stream) noexcept {
+  return Current(*this)([&] { return driver_.cuEventRecord(raw(event), raw(stream)); });
+}
+
+Status DriverDevice::wait(StreamHandle stream, EventHandle event) noexcept {
+  return Current(*this)([&] { return driver_.cuStreamWaitEvent(raw(stream), raw(event), 0); });
+}
+
+Status DriverDevice::query(EventHandle event) noexcept {
+  return Current(*this)([&] { return driver_.cuEventQuery(raw(event)); });
+}
+
+Status DriverDevice::copy_to_host(void* host, DevicePtr device, Bytes size, StreamHandle stream) noexcept {
+  return Current(*this)(
+      [&] { return driver_.cuMemcpyDtoHAsync_v2(host, raw(device), size.count(), raw(stream)); });
+}
+
+Status DriverDevice::copy_to_device(DevicePtr device, const void* host, Bytes size,
+                                    StreamHandle stream) noexcept {
+  return Current(*this)(
+      [&] { return driver_.cuMemcpyHtoDAsync_v2(raw(device), host, size.count(), raw(stream)); });
+}
+
+Status DriverDevice::register_host(void* base, Bytes size) noexcept {
+  return Current(*this)(
+      [&] { return driver_.cuMemHostRegister_v2(base, size.count(), CU_MEMHOSTREGISTER_PORTABLE); });
+}
+
+Status DriverDevice::unregister_host(void* base) noexcept {
+  return Current(*this)([&] { return driver_.cuMemHostUnregister(base); });
+}
+
+Status DriverDevice::synchronize() noexcept {
+  return Current(*this)([&] { return driver_.cuCtxSynchronize(); });
+}
+
+}  // namespace tidepool::runtime

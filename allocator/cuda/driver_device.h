@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cuda.h>
+
+#include "allocator/cuda/driver.h"
+#include "allocator/device.h"
+
+namespace tidepool::runtime {
+
+/// Device over the CUDA driver API, in one device's primary context. Calls make that context current for
+/// their duration where the calling thread has another one or none. Holds a reference to the primary context
+/// for ever, so that private streams and the address arena outlive a cudaDeviceReset by the program's count.
+class DriverDevice final : public Device {
+ public:
+  /// kUnknownError codes are the driver's. The granularity must divide 2 MiB, as on all discrete GPUs so far.
+  static DeviceResult<DriverDevice*> create(const DriverTable& driver, CUdevice ordinal) noexcept;
+
+  [[nodiscard]] CUcontext context() const noexcept { return context_; }
+  [[nodiscard]] CUdevice ordinal() const noexcept { return ordinal_; }
+
+  [[nodiscard]] Bytes total_memory() const noexcept override { return total_; }
+  [[nodiscard]] Bytes granularity() const noexcept override { return granularity_; }
+  DeviceResult<DevicePtr> reserve(Bytes size) noexcept override;
+  Status release_addresses(DevicePtr base, Bytes size) noexcept override;
+  DeviceResult<PhysicalHandle> create(Bytes size) noexcept override;
+  Status destroy(PhysicalHandle handle) noexcept override;
+  Status map(DevicePtr at, Bytes size, PhysicalHandle handle) noexcept override;
+  Status unmap(DevicePtr at, Bytes size) noexcept override;
+  Status set_access(DevicePtr at, Bytes size) noexcept override;
+  DeviceResult<StreamHandle> create_stream() noexcept override;
+  DeviceResult<EventHandle> create_event() noexcept override;
+  Status destroy_event(EventHandle event) noexcept override;
+  Status record(EventHandle event, StreamHandle stream) noexcept override;
+  Status wait(StreamHandle stream, EventHandle event) noexcept override;
+  Status query(EventHandle event) noexcept override;
+  Status copy_to_host(void* host, DevicePtr device, Bytes size, StreamHandle stream) noexcept override;
+  Status copy_to_device(DevicePtr device, const void* host, Bytes size,
+                        StreamHandle stream) noexcept override;
+  Status register_host(void* base, Bytes size) noexcept override;
+  Status unregister_host(void* base) noexcept override;
+  Status synchronize() noexcept override;
+
+ private:
+  class Current;  // makes context_ current for one call
+  DriverDevice(const DriverTable& driver, CUdevice ordinal, CUcontext context) noexcept
+      : driver_(driver), ordinal_(ordinal), context_(context) {}
+  [[nodiscard]] CUmemAllocationProp properties() const noexcept;
+
+  const DriverTable& driver_;
+  const CUdevice ordinal_;
+  const CUcontext context_;
+  Bytes total_;
+  Bytes granularity_;
+};
+
+}  // namespace tidepool::runtime

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+#include "allocator/support/result.h"
+#include "allocator/support/units.h"
+
+namespace tidepool::runtime {
+
+/// What a driver call answered: zero is success, anything else is the CUresult as the driver gave it, so that
+/// it can be handed to the program unchanged.
+class [[nodiscard]] Status {
+ public:
+  constexpr Status() = default;
+  constexpr explicit Status(int code) : code_(code) {}
+  [[nodiscard]] constexpr bool ok() const noexcept { return code_ == 0; }
+  [[nodiscard]] constexpr int code() const noexcept { return code_; }
+  constexpr bool operator==(const Status&) const = default;
+
+ private:
+  int code_ = 0;
+};
+
+/// The CUresult values that the runtime itself makes or tells apart (cuda.h, enum cudaError_enum).
+inline constexpr Status kOk{0};
+inline constexpr Status kInvalidValue{1};
+inline constexpr Status kOutOfMemory{2};
+inline constexpr Status kNotReady{600};
+inline constexpr Status kUnknownError{999};
+
+template <class T>
+using DeviceResult = Result<T, Status>;
+
+/// An address in device memory. Zero is no address.
+class DevicePtr {
+ public:
+  constexpr DevicePtr() = default;
+  constexpr explicit DevicePtr(std::uint64_t address) : address_(address) {}
+  [[nodiscard]] constexpr std::uint64_t address() const noexcept { return address_; }
+  constexpr auto operator<=>(const DevicePtr&) const = default;
+  constexpr DevicePtr operator+(Bytes n) const noexcept { return DevicePtr(address_ + n.count()); }
+
+ private:
+  std::uint64_t address_ = 0;
+};
+
+/// A piece of physical device memory (CUmemGenericAllocationHandle).
+enum class PhysicalHandle : std::uint64_t {};
+/// A stream as the program or the driver names it (CUstream), including the special values 0, 1 and 2.
+enum class StreamHandle : std::uint64_t {};
+/// An event (CUevent).
+enum class EventHandle : std::uint64_t {};
+
+/// The device as the runtime sees it: everything that residency needs and nothing else. Implemented over the
+/// CUDA driver (allocator/cuda) and in memory for tests (tests/fakes); one contract suite judges both.
+///
+/// Rules are those of the driver API's virtual memory management: a mapping covers a whole handle (offset 0),
+/// an unmap covers whole mappings, a new mapping has no access until set_access, and nothing here waits for
+/// device work unless it says so (unmap does not).
+///
+/// Thread-safe; every call may fail; no call throws. Callers hold no spinlock across a call.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  // Facts; constant for the life of the object.
+  [[nodiscard]] virtual Bytes total_memory() const noexcept = 0;
+  /// Smallest unit of create, map and reserve; a power of two.
+  [[nodiscard]] virtual Bytes granularity() const noexcept = 0;
+
+  // Address space. cuMemAddressReserve, cuMemAddressFree.
+  virtual DeviceResult<DevicePtr> reserve(Bytes size) noexcept = 0;
+  virtual Status release_addresses(DevicePtr base, Bytes size) noexcept = 0;
+
+  // Physical memory. cuMemCreate (exportable as POSIX FD), cuMemRelease.
+  virtual DeviceResult<PhysicalHandle> create(Bytes size) noexcept = 0;
+  virtual Status destroy(PhysicalHandle handle) noexcept = 0;
+
+  // Mappings. cuMemMap, cuMemUnmap, cuMemSetAccess (read and write, this device).
+  virtual Status map(DevicePtr at, Bytes size, PhysicalHandle handle) noexcept = 0;
+  /// Does not wait for work that may still touch the range: the caller has ordered that before.
+  virtual Status unmap(DevicePtr at, Bytes size) noexcept = 0;
+  virtual Status set_access(DevicePtr at, Bytes size) noexcept = 0;
+
+  // Streams of our own (non-blocking), and events (no timing).
+  virtual DeviceResult<StreamHandle> create_stream() noexcept = 0;
+  virtual DeviceResult<EventHandle> create_event() noexcept = 0;
+  virtual Status destroy_event(EventHandle event) noexcept = 0;
+  virtual Status record(EventHandle event, StreamHandle stream) noexcept = 0;
+  /// Later work of `stream` waits on the device for what `event` has recorded so far.
+  virtual Status wait(StreamHandle stream, EventHandle event) noexcept = 0;
+  /// kOk: completed. kNotReady: not yet. Anything else: an error of the device.
+  virtual Status query(EventHandle event) noexcept = 0;
+
+  // Copies between device memory and registered host memory; ordered in `stream`, never waited for.
+  virtual Status copy_to_host(void* host, DevicePtr device, Bytes size, StreamHandle stream) noexcept = 0;
+  virtual Status copy_to_device(DevicePtr device, const void* host, Bytes size,
+                                StreamHandle stream) noexcept = 0;
+
+  // Host memory that the copy engines reach directly. cuMemHostRegister.
+  virtual Status register_host(void* base, Bytes size) noexcept = 0;
+  virtual Status unregister_host(void* base) noexcept = 0;
+
+  /// Waits until all work submitted to the device so far, on every stream, is done. cuCtxSynchronize.
+  virtual Status synchronize() noexcept = 0;
+};
+
+}  // namespace tidepool::runtime

@@ -1,0 +1,194 @@
+// The half of Residency that makes room: taking memory from freed pairs and from the least recently used
+// blocks. Runs in the slow path only, with the turnstile held.
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "allocator/epoch.h"
+#include "allocator/residency.h"
+#include "allocator/support/message.h"
+#include "allocator/support/stats_page.h"
+
+namespace tidepool::runtime {
+
+Status Residency::acquire(Block& block) noexcept {
+  Bytes missing = block.span - block.backed();
+  for (;;) {
+    missing = pool_.take(missing, block.extents);
+    if (missing == Bytes()) return kOk;
+    if (make_room(missing)) continue;
+    while (!block.extents.empty() && !block.extents.back().mapped) {
+      pool_.put(block.extents.back());
+      block.extents.pop_back();
+    }
+    if (!device_error_.ok()) return device_error_;
+    char asked[32];
+    char may[32];
+    char used[32];
+    char budget[32];
+    format_bytes(asked, sizeof asked, block.span);
+    format_bytes(may, sizeof may, pool_.limit());
+    format_bytes(used, sizeof used, host_.used());
+    format_bytes(budget, sizeof budget, host_.budget());
+    report<Msg::TP2002>(static_cast<const char*>(asked), static_cast<const char*>(may),
+                        static_cast<const char*>(used), static_cast<const char*>(budget));
+    StatsPage::instance().add(Metric::out_of_memory_total, 1);
+    return kOutOfMemory;
+  }
+}
+
+// True once the pool has more than before. False: nothing can move, or device_error_ says why not.
+bool Residency::make_room(Bytes missing) noexcept {
+  const Nanos deadline = monotonic_now() + kPatience;
+  for (;;) {
+    if (strip_freed()) return true;
+    while (!evictions_.empty()) {
+      if (finish_eviction()) return true;
+      if (!device_error_.ok()) return false;
+    }
+    start_evictions(missing);
+    if (!evictions_.empty()) continue;
+    // Blocks on their way in can be evicted, and their host slots used, once they have arrived.
+    if (wait_for_incoming()) continue;
+    if (!device_error_.ok() || host_is_full_) return false;
+    // What is left is held by launches between their check and their enqueue; they do not wait for us.
+    if (!others_hold_memory() || monotonic_now() > deadline) return false;
+    ::sched_yield();
+  }
+}
+
+bool Residency::others_hold_memory() noexcept {
+  if (frozen()) return false;
+  for (BlockId id = 1; id < arena_.end_id(); ++id) {
+    const Block& block = arena_.block(id);
+    const BlockState state = block.load().state();
+    if (block.is_slab || (state != BlockState::kResident && state != BlockState::kFreed)) continue;
+    if (state == BlockState::kFreed && block.extents.empty()) continue;
+    if (!std::binary_search(wanted_.begin(), wanted_.end(), id)) return true;
+  }
+  return false;
+}
+
+// Takes the memory of one freed pair, oldest first.
+bool Residency::strip_freed() noexcept {
+  const std::lock_guard guard(freed_lock_);
+  for (auto it = freed_.begin(); it != freed_.end(); ++it) {
+    const BlockId id = *it;
+    Block& block = arena_.block(id);
+    // A copy out that was under way when the block was freed still reads it.
+    const bool being_copied = std::any_of(evictions_.begin(), evictions_.end(),
+                                          [&](const Eviction& eviction) { return eviction.id == id; });
+    if (being_copied || !is_idle(block)) continue;
+    const Bytes before = block.backed();
+    block.settle(BlockState::kUnmapping);
+    unmap_extents(block);
+    block.settle(BlockState::kFreed);
+    if (block.backed() == before) continue;  // refused; the next one may do
+    if (block.extents.empty()) {
+      freed_.erase(it);
+      arena_.remove(id);
+    }
+    return true;
+  }
+  return false;
+}
+
+std::vector<BlockId> Residency::choose_victims(Bytes missing) noexcept {
+  std::vector<std::pair<std::uint64_t, BlockId>> candidates;
+  for (BlockId id = 1; id < arena_.end_id(); ++id) {
+    const Block& block = arena_.block(id);
+    if (block.load().state() != BlockState::kResident) continue;
+    if (block.pins.load(std::memory_order_seq_cst) != 0) continue;
+    candidates.emplace_back(block.last_use.load(std::memory_order_relaxed), id);
+  }
+  std::sort(candidates.begin(), candidates.end());
+  std::vector<BlockId> victims;
+  for (const auto& [last_use, id] : candidates) {
+    if (missing == Bytes()) break;
+    victims.push_back(id);
+    missing -= arena_.block(id).span;
+  }
+  return victims;
+}
+
+void Residency::start_evictions(Bytes missing) noexcept {
+  host_is_full_ = false;
+  if (frozen()) return;
+  std::vector<std::pair<BlockId, StateWord>> chosen;
+  for (const BlockId id : choose_victims(missing)) {
+    Block& block = arena_.block(id);
+    const StateWord word = block.load();
+    if (word.state() != BlockState::kResident || !block.move(word, BlockState::kOutgoing)) continue;
+    chosen.emplace_back(id, word.next(BlockState::kOutgoing));
+  }
+  if (chosen.empty()) return;
+  // A launch that saw one of them resident is still to store its tickets: without them the copy could run
+  // before the kernel that writes the block.
+  const bool quiet = EpochRegistry::instance().quiesce(kQuiesce);
+  for (const auto& [id, outgoing] : chosen) {
+    Block& block = arena_.block(id);
+    if (!quiet || block.pins.load(std::memory_order_seq_cst) != 0) {
+      block.move(outgoing, BlockState::kResident);
+      continue;
+    }
+    begin_copy_out(id, outgoing);
+  }
+}
+
+void Residency::begin_copy_out(BlockId id, StateWord outgoing) noexcept {
+  Block& block = arena_.block(id);
+  if (!block.touched()) {
+    evictions_.push_back({id, outgoing, {}, {}});
+    return;
+  }
+  DeviceResult<HostSlot> slot = host_.allocate(block.requested().round_up(kGranule));
+  if (!slot.ok()) {
+    host_is_full_ = true;
+    block.move(outgoing, BlockState::kResident);
+    return;
+  }
+  Use started;
+  const DeviceResult<Use> copied = engine_.copy_out(block, *slot, &started);
+  if (copied.ok()) {
+    evictions_.push_back({id, outgoing, std::move(slot).value(), *copied});
+    return;
+  }
+  report<Msg::TP3001>("cuMemcpyDtoHAsync", copied.error().code());
+  if (++failed_copies_ >= kAttempts) device_error_ = copied.error();
+  block.move(outgoing, BlockState::kResident);
+  // Pieces that did start still write to the slot. If the device does not even answer, it is lost with them.
+  const Status waited = streams_.wait_host(started);
+  if (waited.ok()) {
+    host_.release(std::move(slot).value());
+  } else {
+    device_error_ = waited;
+  }
+}
+
+// Ends the oldest eviction; true if memory came free.
+bool Residency::finish_eviction() noexcept {
+  Eviction eviction = std::move(evictions_.front());
+  evictions_.pop_front();
+  Block& block = arena_.block(eviction.id);
+  if (const Status status = streams_.wait_host(eviction.copied); !status.ok()) {
+    device_error_ = status;
+    block.move(eviction.outgoing, BlockState::kResident);
+    return false;
+  }
+  if (!block.move(eviction.outgoing, BlockState::kUnmapping)) {
+    host_.release(std::move(eviction.slot));  // a launch took it back, or it was freed: the copy is void
+    return false;
+  }
+  const Bytes before = block.backed();
+  unmap_extents(block);
+  block.host = std::move(eviction.slot);
+  block.settle(eviction.copied ? BlockState::kOut : BlockState::kReserved);
+  return block.backed() < before;
+}
+
+void Residency::finish_all_evictions() noexcept {
+  while (!evictions_.empty()) finish_eviction();
+}
+
+}  // namespace tidepool::runtime

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "allocator/device.h"
+
+namespace tidepool::runtime {
+
+/// A run of pinned host memory, whole granules.
+struct HostRun {
+  std::byte* base = nullptr;
+  Bytes size;
+};
+
+/// Where the contents of one block lie in host memory: runs in block order. Empty: nowhere.
+using HostSlot = std::vector<HostRun>;
+
+/// The host tier: pinned memory for blocks that are out. Anonymous mappings registered with the driver, kept
+/// out of forked children (MADV_DONTFORK: a child that copies pinned pages on write would pull them away from
+/// under a running copy), grown in chunks and never returned.
+///
+/// Slots are made of granules that need not be adjacent, so the arena does not fragment.
+/// Thread-safe. Growing maps and registers memory, which is slow: callers do it at allocation, not at launch.
+class HostArena {
+ public:
+  /// `budget`: most bytes ever pinned, rounded down to granules. Chunks have `chunk` bytes (whole granules).
+  HostArena(Device& device, Bytes budget, Bytes granule, Bytes chunk) noexcept;
+  ~HostArena();
+  HostArena(const HostArena&) = delete;
+  HostArena& operator=(const HostArena&) = delete;
+
+  [[nodiscard]] Bytes budget() const noexcept { return budget_; }
+  [[nodiscard]] Bytes used() const noexcept;
+  [[nodiscard]] Bytes pinned() const noexcept;
+
+  /// Pins chunks until `pinned() >= wanted` (at most the budget). Fails when the system refuses; what was
+  /// pinned before stays usable.
+  Status grow_to(Bytes wanted) noexcept;
+  /// A slot of `size` bytes (whole granules); grows if it must. kOutOfMemory when the budget is used up.
+  DeviceResult<HostSlot> allocate(Bytes size) noexcept;
+  void release(HostSlot slot) noexcept;
+
+ private:
+  struct Chunk {
+    std::byte* base = nullptr;
+    Bytes size;
+    std::vector<bool> taken;
+  };
+
+  Status add_chunk() noexcept;  // lock held
+
+  Device& device_;
+  const Bytes granule_;
+  const Bytes budget_;
+  const Bytes chunk_;
+  mutable std::mutex lock_;
+  std::vector<Chunk> chunks_;
+  Bytes pinned_;
+  Bytes used_;
+};
+
+}  // namespace tidepool::runtime

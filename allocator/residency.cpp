@@ -1,0 +1,350 @@
+#include "allocator/residency.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "allocator/support/message.h"
+#include "allocator/support/stats_page.h"
+
+namespace tidepool::runtime {
+
+Residency::Residency(Device& device, Arena& arena, HandlePool& pool, HostArena& host, StreamTable& streams,
+                     CheckLevel check) noexcept
+    : device_(device),
+      arena_(arena),
+      pool_(pool),
+      host_(host),
+      streams_(streams),
+      engine_(device, streams),
+      check_(check) {}
+
+Status Residency::open() noexcept {
+  return engine_.open();
+}
+
+Status Residency::make_resident(std::span<const BlockId> set, Stream* stream, WorkName what) noexcept {
+  StatsPage::instance().add(Metric::launches_slow_total, 1);
+  const Nanos start = monotonic_now();
+  Use incoming;
+  pin(set);
+  Status status = kOk;
+  if (!usable_now(set, &incoming)) {
+    // Whoever waits for a turn holds no pins: the owner may need just these blocks' memory.
+    unpin(set);
+    const TurnstileGuard turn(turnstile_);
+    pin(set);
+    settle_incoming();
+    status = bring_all(set, what);
+    if (status.ok() && !usable_now(set, &incoming)) status = kUnknownError;
+    publish_stats();
+  }
+  if (status.ok()) status = order_after(stream, incoming);
+  if (!status.ok()) unpin(set);
+  StatsPage::instance().add(Metric::wait_ns_total,
+                            static_cast<std::uint64_t>((monotonic_now() - start).count()));
+  return status;
+}
+
+// Pins first, states second; an evictor changes the state first and reads pins second (both sequentially
+// consistent), so one of the two notices the other.
+void Residency::pin(std::span<const BlockId> set) noexcept {
+  for (const BlockId id : set) arena_.block(id).pins.fetch_add(1, std::memory_order_seq_cst);
+}
+
+void Residency::unpin(std::span<const BlockId> set) noexcept {
+  for (const BlockId id : set) arena_.block(id).pins.fetch_sub(1, std::memory_order_release);
+}
+
+// Pinned blocks that are resident, or become so by cancelling their eviction, need no turn. `incoming` is the
+// newest copy in that the caller has to be ordered after.
+bool Residency::usable_now(std::span<const BlockId> set, Use* incoming) noexcept {
+  for (const BlockId id : set) {
+    Block& block = arena_.block(id);
+    for (bool settled = false; !settled;) {
+      const StateWord word = block.load();
+      switch (word.state()) {
+        case BlockState::kResident:
+        case BlockState::kFreed:  // a stale word in the arguments; there is nothing to protect
+          settled = true;
+          break;
+        case BlockState::kOutgoing:
+          if (block.move(word, BlockState::kResident)) {
+            StatsPage::instance().add(Metric::evictions_cancelled_total, 1);
+            settled = true;
+          }
+          break;
+        case BlockState::kIncoming: {
+          const Use use = Use::from_raw(block.incoming.load(std::memory_order_acquire));
+          // The host slot stays on the list of incoming copies until the next turn; the state need not.
+          if (streams_.passed(use)) {
+            settled = block.move(word, BlockState::kResident);
+          } else {
+            if (use.ticket() > incoming->ticket()) *incoming = use;
+            settled = true;
+          }
+          break;
+        }
+        case BlockState::kReserved:
+        case BlockState::kBinding:
+        case BlockState::kUnmapping:
+        case BlockState::kOut:
+          return false;
+      }
+    }
+  }
+  return true;
+}
+
+Status Residency::order_after(Stream* stream, Use incoming) noexcept {
+  if (!incoming) return kOk;
+  if (stream != nullptr && streams_.order_after_incoming(*stream, incoming).ok()) return kOk;
+  return streams_.wait_host(incoming);  // no stream to order, or the driver would not: wait here instead
+}
+
+Status Residency::bring_all(std::span<const BlockId> set, WorkName what) noexcept {
+  wanted_.assign(set.begin(), set.end());
+  std::sort(wanted_.begin(), wanted_.end());
+  wanted_.erase(std::unique(wanted_.begin(), wanted_.end()), wanted_.end());
+
+  Bytes whole;
+  Bytes absent;
+  for (const BlockId id : wanted_) {
+    const Block& block = arena_.block(id);
+    const BlockState state = block.load().state();
+    if (state == BlockState::kFreed) continue;
+    whole += block.span;
+    if (state == BlockState::kReserved || state == BlockState::kOut) absent += block.span - block.backed();
+  }
+  if (whole > pool_.limit()) {
+    char need[32];
+    char may[32];
+    format_bytes(need, sizeof need, whole);
+    format_bytes(may, sizeof may, pool_.limit());
+    report<Msg::TP2001>(what.text(), static_cast<const char*>(need), static_cast<const char*>(may));
+    StatsPage::instance().add(Metric::out_of_memory_total, 1);
+    return kOutOfMemory;
+  }
+
+  // All copies out start before the first copy in, so that both directions run at once.
+  device_error_ = kOk;
+  failed_copies_ = 0;
+  if (absent > pool_.available()) start_evictions(absent - pool_.available());
+  Status status = kOk;
+  for (const BlockId id : wanted_) {
+    status = bring(id);
+    if (!status.ok()) break;
+  }
+  finish_all_evictions();
+  if (check_ == CheckLevel::kFull) {
+    if (const char* broken = check_locked()) report<Msg::TP3002>(broken);
+  }
+  return status;
+}
+
+// A driver call that fails once is tried again; whatever it was, the block is as it was before.
+Status Residency::bring(BlockId id) noexcept {
+  Block& block = arena_.block(id);
+  Status status = kOk;
+  for (int attempt = 0; attempt < kAttempts;) {
+    const StateWord word = block.load();
+    const BlockState before = word.state();
+    if (before != BlockState::kReserved && before != BlockState::kOut) return kOk;
+    if (!block.move(word, BlockState::kBinding)) continue;  // freed this moment
+    status = acquire(block);
+    if (!status.ok()) {
+      block.settle(before);
+      return status;
+    }
+    status = map_extents(block);
+    if (status.ok() && before == BlockState::kOut) {
+      status = copy_in(id, block);
+      if (status.ok()) return kOk;
+    }
+    block.settle(status.ok() ? BlockState::kResident : before);
+    if (status.ok()) return kOk;
+    ++attempt;
+  }
+  return status;
+}
+
+// On failure the block has no mapping and no memory, except where even taking a mapping back failed.
+Status Residency::map_extents(Block& block) noexcept {
+  Status status = kOk;
+  const char* call = "cuMemMap";
+  DevicePtr at = block.base;
+  for (Extent& extent : block.extents) {
+    if (!extent.mapped) status = device_.map(at, extent.size, extent.handle);
+    if (!status.ok()) break;
+    extent.mapped = true;
+    at = at + extent.size;
+  }
+  if (status.ok()) {
+    call = "cuMemSetAccess";
+    status = device_.set_access(block.base, block.span);
+  }
+  if (status.ok()) return kOk;
+  report<Msg::TP3001>(call, status.code());
+  unmap_extents(block);
+  return status;
+}
+
+// Takes the memory away from the block, last extent first, and gives it to the pool. An extent whose unmap
+// fails stays, mapped, and with it all before it: still this block's memory, which its next binding
+// completes.
+void Residency::unmap_extents(Block& block) noexcept {
+  std::vector<DevicePtr> at;
+  DevicePtr next = block.base;
+  for (const Extent& extent : block.extents) {
+    at.push_back(next);
+    next = next + extent.size;
+  }
+  while (!block.extents.empty()) {
+    const Extent extent = block.extents.back();
+    if (extent.mapped) {
+      const Status status = device_.unmap(at[block.extents.size() - 1], extent.size);
+      if (!status.ok()) {
+        report<Msg::TP3001>("cuMemUnmap", status.code());
+        return;
+      }
+    }
+    block.extents.pop_back();
+    pool_.put({extent.handle, extent.size, false});
+  }
+}
+
+Status Residency::copy_in(BlockId id, Block& block) noexcept {
+  Use started;
+  const DeviceResult<Use> copied = engine_.copy_in(block, block.host, &started);
+  if (!copied.ok()) {
+    report<Msg::TP3001>("cuMemcpyHtoDAsync", copied.error().code());
+    // Pieces that did start still write here: they must pass before the memory serves another block.
+    if (streams_.wait_host(started).ok()) unmap_extents(block);
+    return copied.error();
+  }
+  block.forget_uses();
+  block.uses[0].store(copied->raw(), std::memory_order_release);
+  block.incoming.store(copied->raw(), std::memory_order_release);
+  HostSlot slot = std::move(block.host);
+  block.host.clear();
+  block.settle(BlockState::kIncoming);
+  incoming_.push_back({id, block.load(), std::move(slot), *copied});
+  return kOk;
+}
+
+void Residency::settle_incoming() noexcept {
+  while (!incoming_.empty() && streams_.passed(incoming_.front().copied)) {
+    Incoming& done = incoming_.front();
+    // If the block was freed meanwhile the word differs, and only the slot is ours to give back.
+    arena_.block(done.id).move(done.word, BlockState::kResident);
+    host_.release(std::move(done.slot));
+    incoming_.pop_front();
+  }
+}
+
+// False when there is nothing to wait for or the device answered with an error.
+bool Residency::wait_for_incoming() noexcept {
+  if (incoming_.empty()) return false;
+  const Status status = streams_.wait_host(incoming_.front().copied);
+  if (!status.ok()) {
+    device_error_ = status;
+    return false;
+  }
+  settle_incoming();
+  return true;
+}
+
+Status Residency::free(BlockId id) noexcept {
+  Block& block = arena_.block(id);
+  if (block.load().state() != BlockState::kFreed && block.kept.exchange(false)) {
+    block.pins.fetch_sub(1, std::memory_order_release);
+  }
+  for (;;) {
+    {
+      const std::lock_guard guard(freed_lock_);
+      const StateWord word = block.load();
+      switch (word.state()) {
+        case BlockState::kFreed:
+          return kInvalidValue;
+        case BlockState::kResident:
+          if (!block.move(word, BlockState::kFreed)) continue;
+          block.forget_uses();
+          freed_.push_back(id);
+          return kOk;
+        case BlockState::kIncoming:  // its host slot belongs to the list of incoming copies
+        case BlockState::kOutgoing:  // its host slot belongs to the eviction, which notices
+          if (!block.move(word, BlockState::kFreed)) continue;
+          freed_.push_back(id);
+          return kOk;
+        case BlockState::kReserved:
+        case BlockState::kOut:
+          if (!block.move(word, BlockState::kFreed)) continue;
+          host_.release(std::move(block.host));
+          block.host.clear();
+          if (block.extents.empty()) {
+            arena_.remove(id);
+          } else {
+            freed_.push_back(id);  // a mapping that could not be taken back; strip_freed tries again
+          }
+          return kOk;
+        case BlockState::kBinding:
+        case BlockState::kUnmapping:
+          break;
+      }
+    }
+    ::sched_yield();  // a transition in the slow path; it ends with its driver calls
+  }
+}
+
+// No work may be pending that was enqueued for the block's last life, be it our own copy in.
+bool Residency::is_idle(const Block& block) noexcept {
+  if (block.used_widely.load(std::memory_order_acquire)) return false;
+  return std::all_of(block.uses.begin(), block.uses.end(), [&](const auto& use) {
+    return streams_.passed(Use::from_raw(use.load(std::memory_order_acquire)));
+  });
+}
+
+BlockId Residency::take_freed(Bytes requested, Bytes span) noexcept {
+  const std::lock_guard guard(freed_lock_);
+  auto best = freed_.end();
+  for (auto it = freed_.begin(); it != freed_.end(); ++it) {
+    const Block& block = arena_.block(*it);
+    if (block.span < span || block.span - span > Bytes(block.span.count() / kMostWaste)) continue;
+    if (block.backed() != block.span || block.pins.load(std::memory_order_acquire) != 0) continue;
+    if (best != freed_.end() && block.span >= arena_.block(*best).span) continue;
+    if (is_idle(block)) best = it;
+  }
+  if (best == freed_.end()) return kNoBlock;
+  const BlockId id = *best;
+  Block& block = arena_.block(id);
+  freed_.erase(best);
+  block.forget_uses();
+  block.set_requested(requested);
+  block.settle(BlockState::kResident);
+  return id;
+}
+
+Status Residency::keep(std::span<const BlockId> set, WorkName what) noexcept {
+  if (const Status status = make_resident(set, nullptr, what); !status.ok()) return status;
+  for (const BlockId id : set) {
+    Block& block = arena_.block(id);
+    if (block.kept.exchange(true)) block.pins.fetch_sub(1, std::memory_order_release);
+  }
+  return kOk;
+}
+
+Status Residency::freeze(std::span<const BlockId> live) noexcept {
+  if (const Status status = keep(live, "graph capture"); !status.ok()) return status;
+  frozen_.store(true, std::memory_order_release);
+  return kOk;
+}
+
+void Residency::publish_stats() noexcept {
+  StatsPage& page = StatsPage::instance();
+  page.set(Metric::device_resident_bytes, pool_.created().count());
+  page.raise(Metric::device_resident_bytes_peak, pool_.created().count());
+  page.set(Metric::host_bytes, host_.used().count());
+  page.raise(Metric::host_bytes_peak, host_.used().count());
+}
+
+}  // namespace tidepool::runtime

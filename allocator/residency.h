@@ -1,0 +1,138 @@
+#pragma once
+
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "allocator/arena.h"
+#include "allocator/handle_pool.h"
+#include "allocator/host_arena.h"
+#include "allocator/streams.h"
+#include "allocator/support/options.h"
+#include "allocator/swap_engine.h"
+#include "allocator/turnstile.h"
+
+namespace tidepool::runtime {
+
+/// What a message calls the work that needs memory; asked for only when there is a message.
+class WorkName {
+ public:
+  WorkName(const char* text) noexcept : subject_(text) {}  // NOLINT(google-explicit-constructor)
+  WorkName(const char* (*ask)(const void*), const void* subject) noexcept : ask_(ask), subject_(subject) {}
+  [[nodiscard]] const char* text() const noexcept {
+    return ask_ != nullptr ? ask_(subject_) : static_cast<const char*>(subject_);
+  }
+
+ private:
+  const char* (*ask_)(const void*) = nullptr;
+  const void* subject_;
+};
+
+/// Decides which blocks are on the device and moves them: the state machine of design section 5, on demand,
+/// least recently used first. One slow path per device; every transition is undone when a driver call inside
+/// it fails, and the contents survive.
+///
+/// The table of edges is in docs/explanation/residency.md.
+class Residency {
+ public:
+  Residency(Device& device, Arena& arena, HandlePool& pool, HostArena& host, StreamTable& streams,
+            CheckLevel check) noexcept;
+  /// Creates the private streams. Nothing else may be called before it succeeded.
+  Status open() noexcept;
+
+  /// Makes every live block of `set` usable by work that is enqueued in `stream` from now on, and pins each
+  /// entry of `set` once (also freed ones, also twice if named twice) until unpin(set). When it fails nothing
+  /// stays pinned. kOutOfMemory: the set is larger than the device may hold, or nothing else can move; other
+  /// codes are the driver's.
+  /// `stream` may be null: then the calling thread waits for copies in itself.
+  /// Waits for device work, holding only the turnstile. `what` names the work in messages.
+  Status make_resident(std::span<const BlockId> set, Stream* stream, WorkName what) noexcept;
+  void unpin(std::span<const BlockId> set) noexcept;
+
+  /// The program gives the block back; all its work on it has been waited for. kInvalidValue if it is freed
+  /// already. The block keeps its address and memory together as a pair for take_freed().
+  Status free(BlockId id) noexcept;
+  /// A freed pair for an allocation of `requested` bytes: the same span, or one with at most an eighth
+  /// wasted.
+  BlockId take_freed(Bytes requested, Bytes span) noexcept;
+
+  /// make_resident(), and the blocks stay on the device until they are freed.
+  Status keep(std::span<const BlockId> set, WorkName what) noexcept;
+  /// keep() for all allocated blocks; from then on nothing is evicted.
+  Status freeze(std::span<const BlockId> live) noexcept;
+  [[nodiscard]] bool frozen() const noexcept { return frozen_.load(std::memory_order_acquire); }
+
+  /// Checks the invariants that hold between transitions; null, or the first one broken. Takes the turnstile.
+  const char* check() noexcept;
+
+ private:
+  static constexpr int kAttempts = 3;
+  static constexpr Bytes kGranule = Arena::kChunk;
+  static constexpr std::uint64_t kMostWaste = 8;  // of a reused pair, at most one eighth
+  static constexpr Nanos kQuiesce = millis(1);    // design protocol 3
+  static constexpr Nanos kPatience = seconds(60);
+
+  /// An eviction between its copy out and its end.
+  struct Eviction {
+    BlockId id;
+    StateWord outgoing;
+    HostSlot slot;
+    Use copied;  // none: the block was never touched, there is nothing to copy
+  };
+  /// A host slot that a copy in still reads.
+  struct Incoming {
+    BlockId id;
+    StateWord word;
+    HostSlot slot;
+    Use copied;
+  };
+
+  // Slow path (turnstile held); residency.cpp
+  void pin(std::span<const BlockId> set) noexcept;
+  bool usable_now(std::span<const BlockId> set, Use* incoming) noexcept;
+  Status order_after(Stream* stream, Use incoming) noexcept;
+  Status bring_all(std::span<const BlockId> set, WorkName what) noexcept;
+  Status bring(BlockId id) noexcept;
+  Status map_extents(Block& block) noexcept;
+  void unmap_extents(Block& block) noexcept;
+  Status copy_in(BlockId id, Block& block) noexcept;
+  void settle_incoming() noexcept;
+  bool wait_for_incoming() noexcept;
+  bool is_idle(const Block& block) noexcept;
+
+  // Making room; eviction.cpp
+  Status acquire(Block& block) noexcept;
+  bool make_room(Bytes missing) noexcept;
+  bool strip_freed() noexcept;
+  void start_evictions(Bytes missing) noexcept;
+  std::vector<BlockId> choose_victims(Bytes missing) noexcept;
+  void begin_copy_out(BlockId id, StateWord outgoing) noexcept;
+  bool finish_eviction() noexcept;
+  bool others_hold_memory() noexcept;
+  void finish_all_evictions() noexcept;
+
+  void publish_stats() noexcept;
+  const char* check_locked() noexcept;
+
+  Device& device_;
+  Arena& arena_;
+  HandlePool& pool_;
+  HostArena& host_;
+  StreamTable& streams_;
+  SwapEngine engine_;
+  const CheckLevel check_;
+
+  Turnstile turnstile_;
+  std::atomic<bool> frozen_{false};
+  std::deque<Eviction> evictions_;  // turnstile
+  std::deque<Incoming> incoming_;   // turnstile
+  bool host_is_full_ = false;       // turnstile; set by the last start_evictions
+  Status device_error_ = kOk;       // turnstile; what a wait on the device answered, if not "done"
+  int failed_copies_ = 0;           // turnstile; copies out that failed since the owner's turn began
+  std::vector<BlockId> wanted_;     // turnstile; what the owner is bringing, sorted
+
+  std::mutex freed_lock_;       // freed_, and every move out of kFreed
+  std::vector<BlockId> freed_;  // pairs of address and memory, oldest first
+};
+
+}  // namespace tidepool::runtime

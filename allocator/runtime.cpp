@@ -1,0 +1,216 @@
+#include "allocator/runtime.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "allocator/support/message.h"
+#include "allocator/support/stats_page.h"
+
+namespace tidepool::runtime {
+namespace {
+
+constexpr Bytes kHostChunk = MiB(64);
+
+}  // namespace
+
+DeviceResult<Runtime*> Runtime::create(Device& device, const Options& options, Bytes host_total) noexcept {
+  const Bytes capacity = device_capacity_of(options, device.total_memory());
+  DeviceResult<Arena*> arena = Arena::create(device);
+  if (!arena.ok()) return Err{arena.error()};
+  auto* runtime = new (std::nothrow)
+      Runtime(device, std::unique_ptr<Arena>(*arena), options, capacity, host_budget_of(options, host_total));
+  if (runtime == nullptr) return Err{kOutOfMemory};
+  if (const Status status = runtime->residency_.open(); !status.ok()) {
+    delete runtime;
+    return Err{status};
+  }
+  StatsPage::instance().set(Metric::device_capacity_bytes, capacity.count());
+  return runtime;
+}
+
+Runtime::Runtime(Device& device, std::unique_ptr<Arena> arena, const Options& options, Bytes capacity,
+                 Bytes host_budget) noexcept
+    : device_(device),
+      arena_(std::move(arena)),
+      min_block_(options.min_block),
+      pool_(device, Arena::kChunk * (capacity / Arena::kChunk)),
+      host_(device, host_budget, Arena::kChunk, kHostChunk),
+      streams_(device),
+      residency_(device, *arena_, pool_, host_, streams_, options.check),
+      slabs_(*arena_, residency_),
+      epochs_(EpochRegistry::instance()) {}
+
+Bytes Runtime::allocated() const noexcept {
+  return Bytes(block_bytes_.load(std::memory_order_relaxed)) + slabs_.held();
+}
+
+void Runtime::account(Bytes span, bool added) noexcept {
+  if (added) {
+    block_bytes_.fetch_add(span.count(), std::memory_order_relaxed);
+    StatsPage::instance().add(Metric::blocks_managed_total, 1);
+  } else {
+    block_bytes_.fetch_sub(span.count(), std::memory_order_relaxed);
+  }
+  StatsPage::instance().set(Metric::allocated_bytes, allocated().count());
+  StatsPage::instance().raise(Metric::allocated_bytes_peak, allocated().count());
+}
+
+// Device and host together must hold everything, and exchanging two blocks needs room on the host for the one
+// that leaves before the other has arrived.
+bool Runtime::may_hold(Bytes span) noexcept {
+  std::uint64_t largest = largest_block_.load(std::memory_order_relaxed);
+  while (largest < span.count() && !largest_block_.compare_exchange_weak(largest, span.count())) {
+  }
+  const Bytes total = allocated() + span;
+  if (span > pool_.limit()) return false;
+  if (total <= pool_.limit()) return true;
+  const Bytes exchange = Bytes(std::max(largest, span.count())) * 2;
+  if (total + exchange > pool_.limit() + host_.budget()) return false;
+  // Pinning host memory is slow; here is a better place for it than the launch that will need it. If the
+  // system refuses, the launch tries again.
+  (void)host_.grow_to(total + exchange - pool_.limit());
+  return true;
+}
+
+DeviceResult<DevicePtr> Runtime::allocate(Bytes size) noexcept {
+  if (size == Bytes()) return Err{kInvalidValue};
+  if (size <= SlabHeap::kLargest && size < min_block_) {
+    DeviceResult<DevicePtr> at = slabs_.allocate(size);
+    account(Bytes(), true);
+    return at;
+  }
+  return allocate_block(size);
+}
+
+DeviceResult<DevicePtr> Runtime::allocate_block(Bytes size) noexcept {
+  const Bytes span = size.round_up(Arena::kChunk);
+  if (!may_hold(span)) {
+    StatsPage::instance().add(Metric::out_of_memory_total, 1);
+    return Err{kOutOfMemory};
+  }
+  BlockId id = residency_.take_freed(size, span);
+  if (id == kNoBlock) {
+    const DeviceResult<BlockId> added = arena_->add(size, span);
+    if (!added.ok()) return Err{added.error()};
+    id = *added;
+  }
+  Block& block = arena_->block(id);
+  account(block.span, true);
+  if (size < min_block_ || frozen()) {
+    if (const Status status = residency_.keep({&id, 1}, "allocation"); !status.ok()) {
+      account(block.span, false);
+      (void)residency_.free(id);
+      return Err{status};
+    }
+  }
+  return block.base;
+}
+
+Status Runtime::free(DevicePtr at) noexcept {
+  const BlockId id = arena_->find(at.address());
+  if (id == kNoBlock) return kInvalidValue;
+  if (const Status status = device_.synchronize(); !status.ok()) return status;
+  Block& block = arena_->block(id);
+  if (block.is_slab) {
+    const Status status = slabs_.free(id, at);
+    StatsPage::instance().set(Metric::allocated_bytes, allocated().count());
+    return status;
+  }
+  if (block.base != at) return kInvalidValue;
+  const Bytes span = block.span;
+  const Status status = residency_.free(id);
+  if (status.ok()) account(span, false);
+  return status;
+}
+
+Runtime::Range Runtime::describe(DevicePtr at) noexcept {
+  const BlockId id = arena_->find(at.address());
+  if (id == kNoBlock) return {};
+  const Block& block = arena_->block(id);
+  if (block.load().state() == BlockState::kFreed) return {};
+  if (block.is_slab) {
+    const SlabHeap::Range range = slabs_.describe(id, at);
+    return {range.base, range.size};
+  }
+  if (at.address() - block.base.address() >= block.requested().count()) return {};
+  return {block.base, block.requested()};
+}
+
+bool Runtime::all_usable(std::span<const BlockId> set) const noexcept {
+  return std::all_of(set.begin(), set.end(), [&](BlockId id) {
+    const BlockState state = arena_->block(id).load().state();
+    return state == BlockState::kResident || state == BlockState::kFreed;
+  });
+}
+
+void Runtime::note_uses(std::span<const BlockId> set, Stream* stream) noexcept {
+  if (set.empty()) return;
+  const std::uint64_t now = launch_counter_.fetch_add(1, std::memory_order_relaxed) + 1;
+  const Use use = stream != nullptr ? stream->draw() : Use();
+  Bytes touched;
+  for (const BlockId id : set) {
+    Block& block = arena_->block(id);
+    block.last_use.store(now, std::memory_order_relaxed);
+    note_use(block, use);
+    touched += block.span;
+  }
+  // Nothing is evicted once a capture began, and an event must not be recorded in a stream that captures.
+  if (stream != nullptr && !frozen()) streams_.mark_sometimes(*stream, touched);
+}
+
+// Keeps one ticket per stream, the newest; a stream whose ticket has passed gives up its place.
+void Runtime::note_use(Block& block, Use use) noexcept {
+  if (!use) {
+    block.used_widely.store(true, std::memory_order_release);
+    return;
+  }
+  for (int round = 0; round < 2; ++round) {
+    for (auto& place : block.uses) {
+      std::uint64_t seen = place.load(std::memory_order_acquire);
+      for (;;) {
+        const Use old = Use::from_raw(seen);
+        const bool mine = old && old.stream() == use.stream();
+        if (mine && old.ticket() >= use.ticket()) return;
+        // First round: only a place of this stream or an empty one. Second: one whose work is done.
+        const bool replaceable = mine || !old || (round == 1 && streams_.passed(old));
+        if (!replaceable) break;
+        if (place.compare_exchange_weak(seen, use.raw(), std::memory_order_acq_rel)) return;
+      }
+    }
+  }
+  block.used_widely.store(true, std::memory_order_release);
+}
+
+Status Runtime::keep(DevicePtr at, WorkName what) noexcept {
+  const BlockId id = arena_->find(at.address());
+  if (id == kNoBlock) return kInvalidValue;
+  return residency_.keep({&id, 1}, what);
+}
+
+std::vector<BlockId> Runtime::live_blocks() const {
+  std::vector<BlockId> live;
+  for (BlockId id = 1; id < arena_->end_id(); ++id) {
+    if (arena_->block(id).load().state() != BlockState::kFreed) live.push_back(id);
+  }
+  return live;
+}
+
+Status Runtime::freeze() noexcept {
+  if (frozen()) return kOk;
+  const std::vector<BlockId> live = live_blocks();
+  Bytes total;
+  for (const BlockId id : live) total += arena_->block(id).span;
+  report<Msg::TP2101>();
+  if (total > pool_.limit()) {
+    char need[32];
+    char may[32];
+    format_bytes(need, sizeof need, total);
+    format_bytes(may, sizeof may, pool_.limit());
+    report<Msg::TP2102>(static_cast<const char*>(need), static_cast<const char*>(may));
+    return kOutOfMemory;
+  }
+  return residency_.freeze(live);
+}
+
+}  // namespace tidepool::runtime

@@ -1,0 +1,130 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "allocator/arena.h"
+#include "allocator/epoch.h"
+#include "allocator/handle_pool.h"
+#include "allocator/host_arena.h"
+#include "allocator/residency.h"
+#include "allocator/slab.h"
+#include "allocator/streams.h"
+#include "allocator/support/options.h"
+
+namespace tidepool::runtime {
+
+/// The managed memory of one device: what the shim talks to. Allocates, frees, and lets work through once
+/// everything it touches is on the device (launch, call_blocking).
+///
+/// Thread-safe. Nothing here throws. Hook-safe in the sense of style 2.4: when all blocks are resident,
+/// launch() neither allocates nor locks nor enters the kernel.
+class Runtime {
+ public:
+  /// Reserves the address space and opens the private streams. `host_total`: the host's memory.
+  static DeviceResult<Runtime*> create(Device& device, const Options& options, Bytes host_total) noexcept;
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  /// The most device memory it will hold: min(budget, device - reserve).
+  [[nodiscard]] Bytes capacity() const noexcept { return pool_.limit(); }
+  /// What the program has been given and has not freed (whole granules).
+  [[nodiscard]] Bytes allocated() const noexcept;
+
+  /// An address for `size` bytes; memory is put behind it when work first touches it. kInvalidValue: size 0;
+  /// kOutOfMemory: device and host tiers together could not hold it.
+  DeviceResult<DevicePtr> allocate(Bytes size) noexcept;
+  /// Waits for the device, as cuMemFree does, then takes the memory back. kInvalidValue: not the start of a
+  /// live allocation. An error of the device is returned as it is and nothing is freed.
+  Status free(DevicePtr at) noexcept;
+  [[nodiscard]] bool owns(std::uint64_t address) const noexcept { return arena_->contains(address); }
+
+  /// The live allocation that holds the address; size zero when there is none.
+  struct Range {
+    DevicePtr base;
+    Bytes size;
+  };
+  Range describe(DevicePtr at) noexcept;
+
+  /// Ids of all live blocks, for work that may touch anything.
+  [[nodiscard]] std::vector<BlockId> live_blocks() const;
+
+  /// The managed block at the address, for the sets given below; kNoBlock if there is none.
+  [[nodiscard]] BlockId find(std::uint64_t address) const noexcept { return arena_->find(address); }
+
+  /// Runs `enqueue()` (which returns a CUresult as int, and only enqueues work in `stream`) with every block
+  /// of `set` on the device and none of them evictable before its tickets are stored. Returns what `enqueue`
+  /// returned, or the code with which the set could not be made resident.
+  template <class Enqueue>
+  int launch(std::span<const BlockId> set, StreamHandle stream, WorkName what, Enqueue&& enqueue) noexcept;
+  /// The same for calls that wait for the device themselves (synchronous copies).
+  template <class Call>
+  int call_blocking(std::span<const BlockId> set, StreamHandle stream, WorkName what, Call&& call) noexcept;
+
+  /// The block at the address stays on the device until it is freed: something refers to it that we cannot
+  /// follow.
+  Status keep(DevicePtr at, WorkName what) noexcept;
+  /// keep() for everything, now and later: from here on nothing is evicted (graph capture).
+  Status freeze() noexcept;
+  [[nodiscard]] bool frozen() const noexcept { return residency_.frozen(); }
+
+  void stream_destroyed(StreamHandle stream) noexcept { streams_.retire(stream); }
+
+  /// Null, or the first invariant that is broken. Waits for its turn in the slow path.
+  const char* check() noexcept { return residency_.check(); }
+
+ private:
+  Runtime(Device& device, std::unique_ptr<Arena> arena, const Options& options, Bytes capacity,
+          Bytes host_budget) noexcept;
+
+  bool all_usable(std::span<const BlockId> set) const noexcept;
+  void note_uses(std::span<const BlockId> set, Stream* stream) noexcept;
+  void note_use(Block& block, Use use) noexcept;
+  bool may_hold(Bytes span) noexcept;
+  void account(Bytes span, bool added) noexcept;
+  DeviceResult<DevicePtr> allocate_block(Bytes size) noexcept;
+
+  Device& device_;
+  const std::unique_ptr<Arena> arena_;
+  const Bytes min_block_;
+  HandlePool pool_;
+  HostArena host_;
+  StreamTable streams_;
+  Residency residency_;
+  SlabHeap slabs_;
+  EpochRegistry& epochs_;
+
+  std::atomic<std::uint64_t> launch_counter_{0};
+  std::atomic<std::uint64_t> block_bytes_{0};    // allocated, without slabs
+  std::atomic<std::uint64_t> largest_block_{0};  // of all so far
+};
+
+template <class Enqueue>
+int Runtime::launch(std::span<const BlockId> set, StreamHandle handle, WorkName what,
+                    Enqueue&& enqueue) noexcept {
+  Stream* stream = streams_.find(handle);
+  if (EpochRegistry::Slot* slot = epochs_.mine(); slot != nullptr) [[likely]] {
+    EpochGuard epoch(slot);
+    if (all_usable(set)) [[likely]] {
+      const int code = enqueue();
+      note_uses(set, stream);
+      return code;
+    }
+  }
+  return call_blocking(set, handle, what, enqueue);
+}
+
+template <class Call>
+int Runtime::call_blocking(std::span<const BlockId> set, StreamHandle handle, WorkName what,
+                           Call&& call) noexcept {
+  Stream* stream = streams_.find(handle);
+  if (const Status status = residency_.make_resident(set, stream, what); !status.ok()) return status.code();
+  const int code = call();
+  note_uses(set, stream);
+  residency_.unpin(set);
+  return code;
+}
+
+}  // namespace tidepool::runtime

@@ -1,0 +1,252 @@
+#include "allocator/streams.h"
+
+#include <sched.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "allocator/support/message.h"
+
+namespace tidepool::runtime {
+namespace {
+
+constexpr Nanos kWatchdog = seconds(10);
+
+std::uint64_t thread_tag() noexcept {
+  static std::atomic<std::uint64_t> g_next{1};
+  __attribute__((tls_model("initial-exec"))) thread_local std::uint64_t t_tag = 0;
+  if (t_tag == 0) t_tag = g_next.fetch_add(1, std::memory_order_relaxed);
+  return t_tag;
+}
+
+std::size_t hash(std::uint64_t key) noexcept {
+  return static_cast<std::size_t>((key * 0x9E3779B97F4A7C15u) >> 40);
+}
+
+void pause_between_queries(int round) noexcept {
+  if (round < 64) {
+    ::sched_yield();
+    return;
+  }
+  const timespec nap{0, round < 1024 ? 20'000 : 200'000};
+  ::nanosleep(&nap, nullptr);
+}
+
+}  // namespace
+
+StreamTable::StreamTable(Device& device) noexcept : device_(device) {
+  entries_.push_back(nullptr);
+}
+
+// Handles are pointers or 1 and 2; a thread's own default stream gets an odd key above the canonical range.
+std::uint64_t StreamTable::key_of(StreamHandle handle) noexcept {
+  if (handle == kPerThreadStream) return (std::uint64_t{1} << 63) | thread_tag();
+  return static_cast<std::uint64_t>(handle);
+}
+
+Stream* StreamTable::find(StreamHandle handle) noexcept {
+  const std::uint64_t key = key_of(handle);
+  if (Stream* stream = find_key(key)) return stream;
+  return add(handle, key);
+}
+
+Stream* StreamTable::find_key(std::uint64_t key) noexcept {
+  for (std::size_t i = hash(key), n = 0; n < kSlots; ++i, ++n) {
+    const std::uint16_t index = slots_[i % kSlots].load(std::memory_order_acquire);
+    if (index == kEmpty) return nullptr;
+    if (index == kTombstone) continue;
+    Stream* stream = by_index_[index].load(std::memory_order_acquire);
+    if (stream->key_.load(std::memory_order_acquire) == key) return stream;
+  }
+  return nullptr;
+}
+
+Stream* StreamTable::unused_entry() noexcept {
+  for (std::size_t i = 1; i < entries_.size(); ++i) {
+    Stream* stream = entries_[i];
+    if (stream->key_.load(std::memory_order_relaxed) != 0) continue;
+    if (passed(Use(stream->index_, stream->enqueued_.load(std::memory_order_relaxed)))) return stream;
+  }
+  if (entries_.size() == kMaxStreams) return nullptr;
+  auto* stream = new Stream;
+  stream->index_ = static_cast<std::uint16_t>(entries_.size());
+  by_index_[stream->index_].store(stream, std::memory_order_release);
+  entries_.push_back(stream);
+  return stream;
+}
+
+Stream* StreamTable::add(StreamHandle handle, std::uint64_t key) noexcept {
+  const std::lock_guard guard(lock_);
+  if (Stream* stream = find_key(key)) return stream;
+  Stream* stream = unused_entry();
+  if (stream == nullptr) return nullptr;
+  stream->handle_ = handle;
+  stream->mark_each_ = handle == kPerThreadStream;
+  stream->ordered_after_.store(0, std::memory_order_relaxed);
+  stream->key_.store(key, std::memory_order_release);
+  for (std::size_t i = hash(key);; ++i) {
+    auto& slot = slots_[i % kSlots];
+    const std::uint16_t index = slot.load(std::memory_order_relaxed);
+    if (index != kEmpty && index != kTombstone) continue;
+    slot.store(stream->index_, std::memory_order_release);
+    return stream;
+  }
+}
+
+void StreamTable::retire(StreamHandle handle) noexcept {
+  const std::uint64_t key = key_of(handle);
+  Stream* stream = find_key(key);
+  if (stream == nullptr) return;
+  // Without this mark the tickets would never pass; if it fails the device is lost anyway.
+  (void)mark(*stream);
+  const std::lock_guard guard(lock_);
+  for (std::size_t i = hash(key), n = 0; n < kSlots; ++i, ++n) {
+    auto& slot = slots_[i % kSlots];
+    const std::uint16_t index = slot.load(std::memory_order_relaxed);
+    if (index == kEmpty) break;
+    if (index == stream->index_) slot.store(kTombstone, std::memory_order_release);
+  }
+  stream->key_.store(0, std::memory_order_release);
+}
+
+void StreamTable::mark_sometimes(Stream& stream, Bytes touched) noexcept {
+  const std::uint64_t bytes =
+      stream.unmarked_bytes_.fetch_add(touched.count(), std::memory_order_relaxed) + touched.count();
+  const bool due = stream.mark_each_ || bytes >= kBytesPerMark.count() ||
+                   stream.enqueued_.load(std::memory_order_relaxed) % kLaunchesPerMark == 0;
+  if (!due) return;
+  // A mark is a hint here, except in per-thread streams, where nobody else can make it. A stream whose lock
+  // is taken is being marked or polled right now.
+  std::unique_lock guard(stream.lock_, std::defer_lock);
+  if (stream.mark_each_) {
+    guard.lock();
+  } else if (!guard.try_lock()) {
+    return;
+  }
+  stream.unmarked_bytes_.store(0, std::memory_order_relaxed);
+  (void)mark_locked(stream);
+}
+
+Status StreamTable::mark(Stream& stream) noexcept {
+  const std::lock_guard guard(stream.lock_);
+  return mark_locked(stream);
+}
+
+Status StreamTable::mark_locked(Stream& stream) noexcept {
+  // Read first, record second: the event covers at least what was drawn by now.
+  const std::uint64_t covered = stream.enqueued_.load(std::memory_order_acquire);
+  if (covered <= stream.completed_.load(std::memory_order_relaxed)) return kOk;
+  if (!stream.marks_.empty() && stream.marks_.back().ticket >= covered) return kOk;
+  if (!can_record(stream)) return kOk;
+  if (stream.marks_.size() >= kMaxMarks) {
+    if (const Status status = poll_locked(stream); !status.ok()) return status;
+  }
+  if (stream.marks_.size() >= kMaxMarks) {
+    // Recording again moves the newest mark forward: later, but never too early.
+    const Status status = device_.record(stream.marks_.back().event, stream.handle_);
+    if (status.ok()) stream.marks_.back().ticket = covered;
+    return status;
+  }
+  const DeviceResult<EventHandle> event = take_event();
+  if (!event.ok()) return event.error();
+  if (const Status status = device_.record(*event, stream.handle_); !status.ok()) {
+    const std::lock_guard events(events_lock_);
+    spare_events_.push_back(*event);
+    return status;
+  }
+  stream.marks_.push_back({covered, *event});
+  return kOk;
+}
+
+bool StreamTable::can_record(const Stream& stream) noexcept {
+  const std::uint64_t key = stream.key_.load(std::memory_order_acquire);
+  return key != 0 && (!stream.mark_each_ || key == key_of(kPerThreadStream));
+}
+
+Status StreamTable::poll_locked(Stream& stream) noexcept {
+  while (!stream.marks_.empty()) {
+    const Stream::Mark oldest = stream.marks_.front();
+    const Status status = device_.query(oldest.event);
+    if (status == kNotReady) return kOk;
+    if (!status.ok()) return status;
+    stream.completed_.store(oldest.ticket, std::memory_order_release);
+    stream.marks_.pop_front();
+    const std::lock_guard events(events_lock_);
+    spare_events_.push_back(oldest.event);
+  }
+  return kOk;
+}
+
+DeviceResult<EventHandle> StreamTable::take_event() noexcept {
+  {
+    const std::lock_guard events(events_lock_);
+    if (!spare_events_.empty()) {
+      const EventHandle event = spare_events_.back();
+      spare_events_.pop_back();
+      return event;
+    }
+  }
+  return device_.create_event();
+}
+
+bool StreamTable::passed(Use use) noexcept {
+  if (!use) return true;
+  Stream& stream = *by_index_[use.stream()].load(std::memory_order_acquire);
+  if (stream.completed_.load(std::memory_order_acquire) >= use.ticket()) return true;
+  const std::lock_guard guard(stream.lock_);
+  if (!poll_locked(stream).ok()) return false;
+  return stream.completed_.load(std::memory_order_acquire) >= use.ticket();
+}
+
+Status StreamTable::order(Stream& waiter, Use use) noexcept {
+  if (!use) return kOk;
+  Stream& stream = *by_index_[use.stream()].load(std::memory_order_acquire);
+  if (&stream == &waiter || stream.completed_.load(std::memory_order_acquire) >= use.ticket()) return kOk;
+  const std::lock_guard guard(stream.lock_);
+  auto covering = [&] {
+    return std::find_if(stream.marks_.begin(), stream.marks_.end(),
+                        [&](const Stream::Mark& mark) { return mark.ticket >= use.ticket(); });
+  };
+  auto mark = covering();
+  if (mark == stream.marks_.end()) {
+    if (const Status status = mark_locked(stream); !status.ok()) return status;
+    if (stream.completed_.load(std::memory_order_acquire) >= use.ticket()) return kOk;
+    mark = covering();
+    if (mark == stream.marks_.end()) return kUnknownError;
+  }
+  return device_.wait(waiter.handle_, mark->event);
+}
+
+Status StreamTable::order_after_incoming(Stream& waiter, Use incoming) noexcept {
+  if (waiter.ordered_after_.load(std::memory_order_acquire) >= incoming.ticket()) return kOk;
+  const Status status = order(waiter, incoming);
+  if (!status.ok()) return status;
+  std::uint64_t seen = waiter.ordered_after_.load(std::memory_order_relaxed);
+  while (seen < incoming.ticket() &&
+         !waiter.ordered_after_.compare_exchange_weak(seen, incoming.ticket(), std::memory_order_acq_rel)) {
+  }
+  return kOk;
+}
+
+Status StreamTable::wait_host(Use use) noexcept {
+  if (!use) return kOk;
+  Stream& stream = *by_index_[use.stream()].load(std::memory_order_acquire);
+  const Nanos start = monotonic_now();
+  bool reported = false;
+  for (int round = 0;; ++round) {
+    {
+      const std::lock_guard guard(stream.lock_);
+      if (const Status status = poll_locked(stream); !status.ok()) return status;
+      if (stream.completed_.load(std::memory_order_acquire) >= use.ticket()) return kOk;
+      if (const Status status = mark_locked(stream); !status.ok()) return status;
+    }
+    pause_between_queries(round);
+    if (!reported && monotonic_now() - start > kWatchdog) {
+      report<Msg::TP2003>("10 s");
+      reported = true;
+    }
+  }
+}
+
+}  // namespace tidepool::runtime

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <vector>
+
+#include "allocator/block.h"
+#include "allocator/device.h"
+
+namespace tidepool::runtime {
+
+/// cuda.h: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD. The null stream is passed here as one of the two, as the
+/// entry point that was called means it.
+inline constexpr StreamHandle kLegacyStream{1};
+inline constexpr StreamHandle kPerThreadStream{2};
+
+/// How far a stream has come. A ticket is drawn for each enqueued operation, after the enqueue has returned;
+/// marks are events that say "everything up to ticket n has completed" (design protocol 1).
+class Stream {
+ public:
+  [[nodiscard]] StreamHandle handle() const noexcept { return handle_; }
+
+  /// A ticket for what the caller has just enqueued. Hook-safe, lock-free.
+  Use draw() noexcept { return Use(index_, enqueued_.fetch_add(1, std::memory_order_acq_rel) + 1); }
+
+ private:
+  friend class StreamTable;
+  struct Mark {
+    std::uint64_t ticket;
+    EventHandle event;
+  };
+
+  std::atomic<std::uint64_t> key_{0};  // what find() compares; 0: not in use
+  StreamHandle handle_{};
+  std::uint16_t index_ = 0;
+  bool mark_each_ = false;  // per-thread streams: no other thread can record in them
+  std::atomic<std::uint64_t> enqueued_{0};
+  std::atomic<std::uint64_t> completed_{0};
+  /// Newest copy-in that the stream is already ordered after.
+  std::atomic<std::uint64_t> ordered_after_{0};
+  /// Bytes touched and launches since the last mark; relaxed, a hint.
+  std::atomic<std::uint64_t> unmarked_bytes_{0};
+
+  std::mutex lock_;
+  std::deque<Mark> marks_;  // oldest first
+};
+
+/// All streams that the program has used, and our own. Entries are reused once their last mark has passed;
+/// tickets of an entry never start again, so an old Use stays valid for ever.
+class StreamTable {
+ public:
+  static constexpr std::uint16_t kMaxStreams = 4096;
+  static constexpr std::uint64_t kLaunchesPerMark = 16;
+  static constexpr Bytes kBytesPerMark = MiB(8);
+
+  explicit StreamTable(Device& device) noexcept;
+
+  /// The entry of a stream; null when kMaxStreams streams are alive (a use of such a stream counts as a use
+  /// by all). Lock-free once the stream is known. The per-thread stream is a different one for each thread.
+  Stream* find(StreamHandle handle) noexcept;
+  /// The program is about to destroy the stream: records a last mark, so that its tickets can still pass.
+  void retire(StreamHandle handle) noexcept;
+
+  /// After a draw: records a mark if enough happened since the last one. Must be called inside the epoch.
+  void mark_sometimes(Stream& stream, Bytes touched) noexcept;
+  /// Records a mark that covers everything drawn so far.
+  Status mark(Stream& stream) noexcept;
+
+  /// True once the device has finished everything up to the use. Asks the driver only when it must. An error
+  /// of the device counts as "not passed"; wait_host() reports it.
+  bool passed(Use use) noexcept;
+  /// Makes `waiter` wait on the device until the use has passed; returns at once.
+  Status order(Stream& waiter, Use use) noexcept;
+  /// order() after a copy-in, remembered, so that one stream waits for one copy once.
+  Status order_after_incoming(Stream& waiter, Use incoming) noexcept;
+  /// Waits on the host until the use has passed. The only waits of the runtime are here and in
+  /// Device::synchronize; a watchdog reports one that takes longer than ten seconds.
+  Status wait_host(Use use) noexcept;
+
+ private:
+  static constexpr std::size_t kSlots = 4 * kMaxStreams;
+  static constexpr std::size_t kMaxMarks = 64;
+  static constexpr std::uint16_t kEmpty = 0;
+  static constexpr std::uint16_t kTombstone = 0xffff;
+
+  static std::uint64_t key_of(StreamHandle handle) noexcept;
+  Stream* find_key(std::uint64_t key) noexcept;
+  Stream* add(StreamHandle handle, std::uint64_t key) noexcept;
+  Stream* unused_entry() noexcept;  // lock held
+  Status mark_locked(Stream& stream) noexcept;
+  Status poll_locked(Stream& stream) noexcept;
+  /// False for a stream that is gone and for another thread's per-thread stream.
+  static bool can_record(const Stream& stream) noexcept;
+  DeviceResult<EventHandle> take_event() noexcept;
+
+  Device& device_;
+  std::mutex lock_;  // entries_, and slots_ as written; taken before a Stream's lock, never after it
+  std::vector<Stream*> entries_;  // index 0 is not used
+  std::array<std::atomic<Stream*>, kMaxStreams> by_index_{};
+  std::array<std::atomic<std::uint16_t>, kSlots> slots_{};
+  std::mutex events_lock_;
+  std::vector<EventHandle> spare_events_;
+};
+
+}  // namespace tidepool::runtime

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
+
+namespace tidepool {
+
+/// How many edits still pass as a slip of the pen.
+inline constexpr std::size_t kMostEdits = 3;
+
+/// The number of single-character insertions, deletions and replacements between two words. Words longer than
+/// 64 characters are not compared: their distance is 64 to everything. Hook-safe.
+constexpr std::size_t edit_distance(std::string_view a, std::string_view b) noexcept {
+  constexpr std::size_t kLongest = 64;
+  if (a.size() > kLongest || b.size() > kLongest) return kLongest;
+  std::size_t row[kLongest + 1] = {};
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace tidepool

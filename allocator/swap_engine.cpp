@@ -1,0 +1,73 @@
+#include "allocator/swap_engine.h"
+
+#include <algorithm>
+
+#include "allocator/support/stats_page.h"
+
+namespace tidepool::runtime {
+
+Status SwapEngine::open() noexcept {
+  for (Stream** stream : {&out_, &in_}) {
+    const DeviceResult<StreamHandle> handle = device_.create_stream();
+    if (!handle.ok()) return handle.error();
+    *stream = streams_.find(*handle);
+    if (*stream == nullptr) return kOutOfMemory;
+  }
+  return kOk;
+}
+
+template <class Copy>
+Status SwapEngine::for_each_piece(const Block& block, const HostSlot& slot, Copy&& copy) noexcept {
+  // The program cannot have bytes behind what it asked for, so the last granule's rest does not travel.
+  Bytes left = block.requested();
+  DevicePtr at = block.base;
+  for (const HostRun& run : slot) {
+    for (Bytes done; done < run.size && left > Bytes();) {
+      const Bytes piece = std::min({kPiece, run.size - done, left});
+      if (const Status status = copy(at, run.base + done.count(), piece); !status.ok()) return status;
+      at = at + piece;
+      done += piece;
+      left -= piece;
+    }
+  }
+  return kOk;
+}
+
+// Stream order among our own copies is not enough: the last kernel that wrote the block ran elsewhere.
+Status SwapEngine::order_after_uses(const Block& block) noexcept {
+  if (block.used_widely.load(std::memory_order_acquire)) return device_.synchronize();
+  for (const auto& raw : block.uses) {
+    const Use use = Use::from_raw(raw.load(std::memory_order_acquire));
+    if (const Status status = streams_.order(*out_, use); !status.ok()) return status;
+  }
+  return kOk;
+}
+
+DeviceResult<Use> SwapEngine::copy_out(Block& block, const HostSlot& slot, Use* started) noexcept {
+  if (const Status status = order_after_uses(block); !status.ok()) return Err{status};
+  const Status status = for_each_piece(block, slot, [&](DevicePtr at, std::byte* host, Bytes size) {
+    const Status copied = device_.copy_to_host(host, at, size, out_->handle());
+    if (copied.ok()) *started = out_->draw();
+    return copied;
+  });
+  if (!status.ok()) return Err{status};
+  if (const Status marked = streams_.mark(*out_); !marked.ok()) return Err{marked};
+  StatsPage::instance().add(Metric::swap_out_total, 1);
+  StatsPage::instance().add(Metric::swap_out_bytes_total, block.requested().count());
+  return *started;
+}
+
+DeviceResult<Use> SwapEngine::copy_in(Block& block, const HostSlot& slot, Use* started) noexcept {
+  const Status status = for_each_piece(block, slot, [&](DevicePtr at, std::byte* host, Bytes size) {
+    const Status copied = device_.copy_to_device(at, host, size, in_->handle());
+    if (copied.ok()) *started = in_->draw();
+    return copied;
+  });
+  if (!status.ok()) return Err{status};
+  if (const Status marked = streams_.mark(*in_); !marked.ok()) return Err{marked};
+  StatsPage::instance().add(Metric::swap_in_total, 1);
+  StatsPage::instance().add(Metric::swap_in_bytes_total, block.requested().count());
+  return *started;
+}
+
+}  // namespace tidepool::runtime
