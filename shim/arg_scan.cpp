@@ -1,0 +1,118 @@
+#include "shim/arg_scan.h"
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+namespace tidepool::shim {
+namespace {
+
+constexpr std::size_t kWord = 8;
+
+struct Layout {
+  const void* function;
+  std::uint64_t generation;
+  bool known;
+  struct Param {
+    std::size_t offset;
+    std::size_t size;
+  };
+  std::vector<Param> params;
+};
+
+// Immutable layouts in an open-addressing table; readers take no lock. Replaced layouts are leaked: a launch
+// on another thread may be reading one, and there are few.
+constexpr std::size_t kSlots = 1 << 16;
+std::array<std::atomic<const Layout*>, kSlots> g_layouts;
+std::atomic<std::uint64_t> g_generation{1};
+constinit std::mutex g_lock;
+
+std::size_t slot_of(const void* function) noexcept {
+  return static_cast<std::size_t>((reinterpret_cast<std::uintptr_t>(function) * 0x9E3779B97F4A7C15u) >> 48);
+}
+
+// The handle may be a CUfunction or a CUkernel cast to one (cuda.h, cuLaunchKernel).
+Layout* read_layout(const RealDriver& driver, CUfunction function, std::uint64_t generation) noexcept {
+  auto* layout = new Layout{function, generation, true, {}};
+  const auto read = [&](auto* get, auto handle) {
+    for (std::size_t i = 0;; ++i) {
+      Layout::Param param{};
+      const CUresult result = get(handle, i, &param.offset, &param.size);
+      if (result == CUDA_ERROR_INVALID_VALUE) return true;  // past the last one
+      if (result != CUDA_SUCCESS) return false;
+      layout->params.push_back(param);
+    }
+  };
+  if (read(driver.cuFuncGetParamInfo, function)) return layout;
+  layout->params.clear();
+  layout->known = driver.cuKernelGetParamInfo != nullptr &&
+                  read(driver.cuKernelGetParamInfo, reinterpret_cast<CUkernel>(function));
+  return layout;
+}
+
+const Layout* layout_of(const RealDriver& driver, CUfunction function) noexcept {
+  const std::uint64_t generation = g_generation.load(std::memory_order_acquire);
+  for (std::size_t i = slot_of(function), n = 0; n < kSlots; ++i, ++n) {
+    const Layout* layout = g_layouts[i % kSlots].load(std::memory_order_acquire);
+    if (layout == nullptr) break;
+    if (layout->function == function && layout->generation == generation) [[likely]]
+      return layout;
+  }
+  const std::lock_guard guard(g_lock);
+  const Layout* fresh = read_layout(driver, function, generation);
+  for (std::size_t i = slot_of(function), n = 0; n < kSlots; ++i, ++n) {
+    auto& slot = g_layouts[i % kSlots];
+    const Layout* layout = slot.load(std::memory_order_relaxed);
+    if (layout != nullptr && layout->function != function && layout->generation == generation) continue;
+    slot.store(fresh, std::memory_order_release);
+    break;
+  }
+  return fresh;
+}
+
+void scan_bytes(const std::byte* bytes, std::size_t offset, std::size_t size, TouchSet& set) noexcept {
+  // Words sit at multiples of eight of the parameter block, not of the single parameter.
+  std::size_t at = (kWord - offset % kWord) % kWord;
+  for (; at + kWord <= size; at += kWord) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes + at, kWord);
+    set.add(word);
+  }
+}
+
+// cuda.h, cuLaunchKernel: the whole parameter block in one buffer.
+void scan_extra(void** extra, TouchSet& set) noexcept {
+  const std::byte* buffer = nullptr;
+  std::size_t size = 0;
+  for (std::size_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+    if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = static_cast<const std::byte*>(extra[i + 1]);
+    if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) std::memcpy(&size, extra[i + 1], sizeof size);
+  }
+  if (buffer != nullptr) scan_bytes(buffer, 0, size, set);
+}
+
+}  // namespace
+
+bool scan_arguments(const RealDriver& driver, CUfunction function, void** params, void** extra,
+                    TouchSet& set) noexcept {
+  if (params == nullptr) {
+    if (extra != nullptr) scan_extra(extra, set);
+    return true;
+  }
+  const Layout* layout = layout_of(driver, function);
+  if (!layout->known) return false;
+  for (std::size_t i = 0; i < layout->params.size(); ++i) {
+    if (params[i] == nullptr) continue;  // the driver refuses it
+    scan_bytes(static_cast<const std::byte*>(params[i]), layout->params[i].offset, layout->params[i].size,
+               set);
+  }
+  return true;
+}
+
+void forget_layouts() noexcept {
+  g_generation.fetch_add(1, std::memory_order_acq_rel);
+}
+
+}  // namespace tidepool::shim

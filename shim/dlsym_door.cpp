@@ -1,0 +1,62 @@
+// The dlsym door: `dlsym(libcuda, "cuX")` hands out our hook. Built without sanitizers: it runs before they
+// are ready.
+
+#include <dlfcn.h>
+
+#include <cstring>
+
+#include "shim/process.h"
+#include "shim/real_driver.h"
+
+// A jump, not a call, for everything that is not ours: dlsym finds out who called it from the return address,
+// and RTLD_NEXT means "after that object". Two versions, since both kinds of program are about: the symbol
+// moved into libc.so.6 with glibc 2.34.
+asm(R"(
+.pushsection .text
+.globl tp_dlsym
+.type tp_dlsym, @function
+.p2align 4
+tp_dlsym:
+  .cfi_startproc
+  endbr64
+  pushq %rdi
+  .cfi_adjust_cfa_offset 8
+  pushq %rsi
+  .cfi_adjust_cfa_offset 8
+  subq $8, %rsp
+  .cfi_adjust_cfa_offset 8
+  call tp_route_dlsym
+  addq $8, %rsp
+  .cfi_adjust_cfa_offset -8
+  popq %rsi
+  .cfi_adjust_cfa_offset -8
+  popq %rdi
+  .cfi_adjust_cfa_offset -8
+  testq %rax, %rax
+  jne 1f
+  jmp *tp_real_dlsym(%rip)
+1:
+  ret
+  .cfi_endproc
+.size tp_dlsym, .-tp_dlsym
+.symver tp_dlsym, dlsym@@GLIBC_2.34, remove
+.globl tp_dlsym_2_2_5
+.type tp_dlsym_2_2_5, @function
+.set tp_dlsym_2_2_5, tp_dlsym
+.symver tp_dlsym_2_2_5, dlsym@GLIBC_2.2.5, remove
+.popsection
+)");
+
+/// What dlsym(handle, name) shall return instead of the C library's answer; null: nothing of ours.
+extern "C" __attribute__((visibility("hidden"), used)) void* tp_route_dlsym(void* handle, const char* name) {
+  using namespace tidepool::shim;
+  find_real_dlsym();
+  // Only names of the driver, exactly. "cuInit" but not "cudaMalloc", "cublasCreate" or "curl_easy_init".
+  if (name == nullptr || name[0] != 'c' || name[1] != 'u' || name[2] < 'A' || name[2] > 'Z') return nullptr;
+  // Searches of the global scope find our exported symbol by themselves.
+  if (handle == RTLD_NEXT || handle == RTLD_DEFAULT) return nullptr;
+  if (t_depth != 0 || g_mode.load(std::memory_order_acquire) == Mode::kDisabled) return nullptr;
+  if (find_hook(name) == Hook::kCount) return nullptr;
+  const std::string_view symbol(name);
+  return route(real_dlsym(handle, name), symbol, symbol.ends_with("_ptsz") || symbol.ends_with("_ptds"));
+}

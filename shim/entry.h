@@ -1,0 +1,55 @@
+#pragma once
+
+#include <utility>
+
+#include "shim/hook_table.h"
+#include "shim/process.h"
+#include "shim/real_driver.h"
+
+namespace tidepool::shim {
+
+/// One intercepted call, as a handler sees it.
+template <Hook H>
+struct Call {
+  typename HookType<H>::Function real;
+  /// The null stream means the calling thread's own stream, not the legacy one.
+  static constexpr bool kPerThread = HookType<H>::kPerThread;
+  static constexpr const char* kName = HookType<H>::kName;
+
+  template <class... A>
+  CUresult operator()(A... args) const noexcept {
+    return real(args...);
+  }
+};
+
+/// The gate of every hook: lazy start, re-entrance, mode. A handler is called as
+/// `handler(Call<H>, args...)`; it does not throw.
+template <Hook H, auto Handler, class F = typename HookType<H>::Function>
+struct Entry;
+template <Hook H, auto Handler, class... A>
+struct Entry<H, Handler, CUresult (*)(A...)> {
+  static CUresult call(A... args) noexcept {
+    const Mode mode = enter_process();
+    const RealDriver* driver = real_driver();
+    if (driver == nullptr) return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
+    auto real = reinterpret_cast<typename HookType<H>::Function>(driver->hooks[static_cast<std::size_t>(H)]);
+    if (real == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+    if (t_depth != 0 || mode != Mode::kActive) return real(args...);
+    const DepthGuard guard;
+    return Handler(Call<H>{real}, args...);
+  }
+};
+
+}  // namespace tidepool::shim
+
+// Makes the exported symbol `name` (and its twin) go through `handler`, a generic lambda or function template
+// object. One of these stands for every row of hooks.def; a missing one does not link.
+#define TP_HANDLE(name, handler)                                                                \
+  extern "C" {                                                                                  \
+  extern ::tidepool::shim::HookType<::tidepool::shim::Hook::name>::Function tp_slot_##name      \
+      __attribute__((visibility("hidden")));                                                    \
+  constinit ::tidepool::shim::HookType<::tidepool::shim::Hook::name>::Function tp_slot_##name = \
+      &::tidepool::shim::Entry<::tidepool::shim::Hook::name, handler>::call;                    \
+  }
+#define TP_HANDLE_PTSZ(name, handler) TP_HANDLE(name, handler) TP_HANDLE(name##_ptsz, handler)
+#define TP_HANDLE_PTDS(name, handler) TP_HANDLE(name, handler) TP_HANDLE(name##_ptds, handler)

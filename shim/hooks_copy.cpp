@@ -1,0 +1,147 @@
+// Copies and memsets go through the same gate as launches: what they name must be on the device when the
+// device gets to them.
+
+#include <type_traits>
+
+#include "shim/entry.h"
+#include "shim/managed.h"
+#include "shim/touch_set.h"
+
+namespace tidepool::shim {
+namespace {
+
+// What a call touches, from its arguments. Device addresses are CUdeviceptr, or plain pointers in calls that
+// take any address of the unified space; sizes and counts are other types.
+void collect(TouchSet& set, CUdeviceptr address) noexcept {
+  set.add(address);
+}
+void collect(TouchSet& set, const void* address) noexcept {
+  set.add(reinterpret_cast<std::uintptr_t>(address));
+}
+template <class Shape>
+requires requires(const Shape& s) {
+  s.srcDevice;
+  s.dstDevice;
+  s.srcHost;
+  s.dstHost;
+}
+void collect(TouchSet& set, const Shape* shape) noexcept {
+  if (shape == nullptr) return;
+  // With a unified memory type the device fields hold any address; with host or array they hold nothing.
+  set.add(shape->srcDevice);
+  set.add(shape->dstDevice);
+}
+template <class Number>
+requires(std::is_integral_v<Number> && !std::is_same_v<Number, CUdeviceptr>) void collect(TouchSet&,
+                                                                                          Number) noexcept {}
+void collect(TouchSet&, CUarray) noexcept {}
+void collect(TouchSet&, CUcontext) noexcept {}
+void collect(TouchSet&, CUstream) noexcept {}
+
+template <class... A>
+CUstream last_stream(A... args) noexcept {
+  CUstream stream = nullptr;
+  const auto take = [&](auto arg) {
+    if constexpr (std::is_same_v<decltype(arg), CUstream>) stream = arg;
+  };
+  (take(args), ...);
+  return stream;
+}
+
+template <class... A>
+constexpr bool kHasStream = (std::is_same_v<A, CUstream> || ...);
+
+template <class C, class... A>
+CUresult gate(const C& call, runtime::Runtime& runtime, const TouchSet& set, A... args) noexcept {
+  const auto run = [&] { return static_cast<int>(call(args...)); };
+  const runtime::StreamHandle stream = stream_of(last_stream(args...), call.kPerThread);
+  // Calls without a stream may wait for the device: they hold pins meanwhile, not an epoch that evictors of
+  // other blocks wait for.
+  if constexpr (kHasStream<A...>) {
+    return static_cast<CUresult>(runtime.launch(set.ids(), stream, C::kName, run));
+  } else {
+    return static_cast<CUresult>(runtime.call_blocking(set.ids(), stream, C::kName, run));
+  }
+}
+
+constexpr auto kGated = [](const auto& call, auto... args) noexcept {
+  runtime::Runtime* runtime = managed();
+  if (runtime == nullptr) return call(args...);
+  TouchSet set(*runtime);
+  (collect(set, args), ...);
+  if (set.empty()) return call(args...);
+  return gate(call, *runtime, set, args...);
+};
+
+constexpr auto kBatch = [](const auto& call, CUdeviceptr* to, CUdeviceptr* from, std::size_t* sizes,
+                           std::size_t count, CUmemcpyAttributes* attributes, std::size_t* indices,
+                           std::size_t attribute_count, CUstream stream) noexcept {
+  runtime::Runtime* runtime = managed();
+  const auto forward = [&] {
+    return call(to, from, sizes, count, attributes, indices, attribute_count, stream);
+  };
+  if (runtime == nullptr || to == nullptr || from == nullptr) return forward();
+  TouchSet set(*runtime);
+  for (std::size_t i = 0; i < count; ++i) {
+    set.add(to[i]);
+    set.add(from[i]);
+  }
+  if (set.empty()) return forward();
+  return static_cast<CUresult>(runtime->launch(set.ids(), stream_of(stream, call.kPerThread), call.kName,
+                                               [&] { return static_cast<int>(forward()); }));
+};
+
+constexpr auto kBatch3D = [](const auto& call, std::size_t count, CUDA_MEMCPY3D_BATCH_OP* operations,
+                             unsigned long long flags, CUstream stream) noexcept {
+  runtime::Runtime* runtime = managed();
+  const auto forward = [&] { return call(count, operations, flags, stream); };
+  if (runtime == nullptr || operations == nullptr) return forward();
+  TouchSet set(*runtime);
+  for (std::size_t i = 0; i < count; ++i) {
+    for (const CUmemcpy3DOperand* operand : {&operations[i].src, &operations[i].dst}) {
+      if (operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER) set.add(operand->op.ptr.ptr);
+    }
+  }
+  if (set.empty()) return forward();
+  return static_cast<CUresult>(runtime->launch(set.ids(), stream_of(stream, call.kPerThread), call.kName,
+                                               [&] { return static_cast<int>(forward()); }));
+};
+
+}  // namespace
+
+TP_HANDLE_PTDS(cuMemcpy, kGated)
+TP_HANDLE_PTDS(cuMemcpyPeer, kGated)
+TP_HANDLE_PTDS(cuMemcpyHtoD_v2, kGated)
+TP_HANDLE_PTDS(cuMemcpyDtoH_v2, kGated)
+TP_HANDLE_PTDS(cuMemcpyDtoD_v2, kGated)
+TP_HANDLE_PTDS(cuMemcpyDtoA_v2, kGated)
+TP_HANDLE_PTDS(cuMemcpyAtoD_v2, kGated)
+TP_HANDLE_PTDS(cuMemcpy2D_v2, kGated)
+TP_HANDLE_PTDS(cuMemcpy2DUnaligned_v2, kGated)
+TP_HANDLE_PTDS(cuMemcpy3D_v2, kGated)
+TP_HANDLE_PTDS(cuMemcpy3DPeer, kGated)
+TP_HANDLE_PTSZ(cuMemcpyAsync, kGated)
+TP_HANDLE_PTSZ(cuMemcpyPeerAsync, kGated)
+TP_HANDLE_PTSZ(cuMemcpyHtoDAsync_v2, kGated)
+TP_HANDLE_PTSZ(cuMemcpyDtoHAsync_v2, kGated)
+TP_HANDLE_PTSZ(cuMemcpyDtoDAsync_v2, kGated)
+TP_HANDLE_PTSZ(cuMemcpy2DAsync_v2, kGated)
+TP_HANDLE_PTSZ(cuMemcpy3DAsync_v2, kGated)
+TP_HANDLE_PTSZ(cuMemcpy3DPeerAsync, kGated)
+TP_HANDLE_PTSZ(cuMemcpyBatchAsync_v2, kBatch)
+TP_HANDLE_PTSZ(cuMemcpy3DBatchAsync_v2, kBatch3D)
+
+TP_HANDLE_PTDS(cuMemsetD8_v2, kGated)
+TP_HANDLE_PTDS(cuMemsetD16_v2, kGated)
+TP_HANDLE_PTDS(cuMemsetD32_v2, kGated)
+TP_HANDLE_PTDS(cuMemsetD2D8_v2, kGated)
+TP_HANDLE_PTDS(cuMemsetD2D16_v2, kGated)
+TP_HANDLE_PTDS(cuMemsetD2D32_v2, kGated)
+TP_HANDLE_PTSZ(cuMemsetD8Async, kGated)
+TP_HANDLE_PTSZ(cuMemsetD16Async, kGated)
+TP_HANDLE_PTSZ(cuMemsetD32Async, kGated)
+TP_HANDLE_PTSZ(cuMemsetD2D8Async, kGated)
+TP_HANDLE_PTSZ(cuMemsetD2D16Async, kGated)
+TP_HANDLE_PTSZ(cuMemsetD2D32Async, kGated)
+
+}  // namespace tidepool::shim

@@ -1,0 +1,103 @@
+// Calls after which something refers to memory that we cannot follow: what they name stays on the device, or,
+// where a graph begins, everything does. And the end of a stream.
+
+#include <tuple>
+#include <type_traits>
+
+#include "shim/entry.h"
+#include "shim/managed.h"
+
+namespace tidepool::shim {
+namespace {
+
+CUresult keep(std::uint64_t address, const char* what) noexcept {
+  runtime::Runtime* runtime = owner(address);
+  if (runtime == nullptr) return CUDA_SUCCESS;
+  return static_cast<CUresult>(runtime->keep(runtime::DevicePtr(address), what).code());
+}
+
+// The address is the argument at `Index`.
+template <std::size_t Index>
+constexpr auto kKeepArgument = [](const auto& call, auto... args) noexcept {
+  const auto address = std::get<Index>(std::tuple(args...));
+  std::uint64_t value = 0;
+  if constexpr (std::is_pointer_v<decltype(address)>) {
+    value = reinterpret_cast<std::uintptr_t>(address);
+  } else {
+    value = address;
+  }
+  if (const CUresult kept = keep(value, call.kName); kept != CUDA_SUCCESS) return kept;
+  return call(args...);
+};
+
+constexpr auto kBatchMemOp = [](const auto& call, CUstream stream, unsigned count,
+                                CUstreamBatchMemOpParams* operations, unsigned flags) noexcept {
+  for (unsigned i = 0; operations != nullptr && i < count; ++i) {
+    const CUstreamBatchMemOpParams& operation = operations[i];
+    std::uint64_t address = 0;
+    switch (operation.operation) {
+      case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+      case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+        address = operation.waitValue.address;
+        break;
+      case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+      case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+        address = operation.writeValue.address;
+        break;
+      default:
+        break;
+    }
+    if (const CUresult kept = keep(address, call.kName); kept != CUDA_SUCCESS) return kept;
+  }
+  return call(stream, count, operations, flags);
+};
+
+constexpr auto kTexture = [](const auto& call, CUtexObject* out, const CUDA_RESOURCE_DESC* resource,
+                             const CUDA_TEXTURE_DESC* texture, const CUDA_RESOURCE_VIEW_DESC* view) noexcept {
+  std::uint64_t address = 0;
+  if (resource != nullptr && resource->resType == CU_RESOURCE_TYPE_LINEAR)
+    address = resource->res.linear.devPtr;
+  if (resource != nullptr && resource->resType == CU_RESOURCE_TYPE_PITCH2D)
+    address = resource->res.pitch2D.devPtr;
+  if (const CUresult kept = keep(address, call.kName); kept != CUDA_SUCCESS) return kept;
+  return call(out, resource, texture, view);
+};
+
+constexpr auto kFreeze = [](const auto& call, auto... args) noexcept {
+  if (runtime::Runtime* runtime = managed()) {
+    if (const auto status = runtime->freeze(); !status.ok()) return static_cast<CUresult>(status.code());
+  }
+  return call(args...);
+};
+
+constexpr auto kStreamDestroy = [](const auto& call, CUstream stream) noexcept {
+  if (runtime::Runtime* runtime = stream != nullptr ? managed() : nullptr) {
+    runtime->stream_destroyed(stream_of(stream, false));
+  }
+  return call(stream);
+};
+
+}  // namespace
+
+TP_HANDLE_PTSZ(cuStreamWaitValue32_v2, kKeepArgument<1>)
+TP_HANDLE_PTSZ(cuStreamWaitValue64_v2, kKeepArgument<1>)
+TP_HANDLE_PTSZ(cuStreamWriteValue32_v2, kKeepArgument<1>)
+TP_HANDLE_PTSZ(cuStreamWriteValue64_v2, kKeepArgument<1>)
+TP_HANDLE_PTSZ(cuStreamBatchMemOp_v2, kBatchMemOp)
+TP_HANDLE(cuPointerSetAttribute, kKeepArgument<2>)
+TP_HANDLE(cuIpcGetMemHandle, kKeepArgument<1>)
+TP_HANDLE(cuMemRetainAllocationHandle, kKeepArgument<1>)
+TP_HANDLE(cuMemGetHandleForAddressRange, kKeepArgument<1>)
+TP_HANDLE(cuTensorMapEncodeTiled, kKeepArgument<3>)
+TP_HANDLE(cuTensorMapEncodeIm2col, kKeepArgument<3>)
+TP_HANDLE(cuTensorMapReplaceAddress, kKeepArgument<1>)
+TP_HANDLE(cuTexObjectCreate, kTexture)
+TP_HANDLE(cuMulticastBindAddr, kKeepArgument<2>)
+
+TP_HANDLE(cuGraphCreate, kFreeze)
+TP_HANDLE_PTSZ(cuStreamBeginCapture_v2, kFreeze)
+TP_HANDLE_PTSZ(cuStreamBeginCaptureToGraph, kFreeze)
+
+TP_HANDLE(cuStreamDestroy_v2, kStreamDestroy)
+
+}  // namespace tidepool::shim

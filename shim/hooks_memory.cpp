@@ -1,0 +1,90 @@
+// Allocation, free, and the amounts that the program is told.
+
+#include <algorithm>
+
+#include "shim/entry.h"
+#include "shim/managed.h"
+
+namespace tidepool::shim {
+namespace {
+
+CUresult allocate(runtime::Runtime& runtime, CUdeviceptr* out, std::size_t size) noexcept {
+  const auto at = runtime.allocate(Bytes(size));
+  if (!at.ok()) return static_cast<CUresult>(at.error().code());
+  *out = at->address();
+  return CUDA_SUCCESS;
+}
+
+constexpr auto kAlloc = [](const auto& call, CUdeviceptr* out, std::size_t size) noexcept {
+  runtime::Runtime* runtime = out != nullptr && size != 0 ? managed_here() : nullptr;
+  return runtime != nullptr ? allocate(*runtime, out, size) : call(out, size);
+};
+
+// cuda.h: the pitch is at least the width and keeps rows aligned; the driver uses 512 bytes.
+constexpr auto kAllocPitch = [](const auto& call, CUdeviceptr* out, std::size_t* pitch, std::size_t width,
+                                std::size_t height, unsigned element) noexcept {
+  constexpr Bytes kRow{512};
+  const bool valid = out != nullptr && pitch != nullptr && width != 0 && height != 0 &&
+                     (element == 4 || element == 8 || element == 16);
+  runtime::Runtime* runtime = valid ? managed_here() : nullptr;
+  if (runtime == nullptr) return call(out, pitch, width, height, element);
+  const std::size_t row = Bytes(width).round_up(kRow).count();
+  std::size_t size = 0;
+  if (__builtin_mul_overflow(row, height, &size)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = allocate(*runtime, out, size);
+  if (result == CUDA_SUCCESS) *pitch = row;
+  return result;
+};
+
+constexpr auto kFree = [](const auto& call, CUdeviceptr at) noexcept {
+  runtime::Runtime* runtime = owner(at);
+  if (runtime == nullptr) return call(at);
+  return static_cast<CUresult>(runtime->free(runtime::DevicePtr(at)).code());
+};
+
+// Freeing memory of cuMemAlloc in stream order: waiting for the whole device is later than needed, never too
+// early.
+constexpr auto kFreeAsync = [](const auto& call, CUdeviceptr at, CUstream stream) noexcept {
+  runtime::Runtime* runtime = owner(at);
+  if (runtime == nullptr) return call(at, stream);
+  return static_cast<CUresult>(runtime->free(runtime::DevicePtr(at)).code());
+};
+
+// The device that the program sees is as large as what it may hold: a program that sizes itself by the answer
+// then fits, and free <= total <= physical holds.
+constexpr auto kGetInfo = [](const auto& call, std::size_t* free, std::size_t* total) noexcept {
+  const CUresult result = call(free, total);
+  if (result != CUDA_SUCCESS) return result;
+  runtime::Runtime* runtime = managed_here();
+  if (runtime == nullptr) return result;
+  const Bytes capacity = runtime->capacity();
+  if (total != nullptr) *total = capacity.count();
+  if (free != nullptr) *free = (capacity - runtime->allocated()).count();
+  return result;
+};
+
+constexpr auto kTotalMem = [](const auto& call, std::size_t* total, CUdevice device) noexcept {
+  const CUresult result = call(total, device);
+  if (result == CUDA_SUCCESS && total != nullptr) {
+    *total = device_capacity_of(options(), Bytes(*total)).round_down(MiB(2)).count();
+  }
+  return result;
+};
+
+constexpr auto kReset = [](const auto& call, CUdevice device) noexcept {
+  const CUresult result = call(device);
+  if (result == CUDA_SUCCESS) forget_managed(device);
+  return result;
+};
+
+}  // namespace
+
+TP_HANDLE(cuMemAlloc_v2, kAlloc)
+TP_HANDLE(cuMemAllocPitch_v2, kAllocPitch)
+TP_HANDLE(cuMemFree_v2, kFree)
+TP_HANDLE_PTSZ(cuMemFreeAsync, kFreeAsync)
+TP_HANDLE(cuMemGetInfo_v2, kGetInfo)
+TP_HANDLE(cuDeviceTotalMem_v2, kTotalMem)
+TP_HANDLE(cuDevicePrimaryCtxReset_v2, kReset)
+
+}  // namespace tidepool::shim

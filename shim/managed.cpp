@@ -1,0 +1,95 @@
+#include "shim/managed.h"
+
+#include <atomic>
+#include <mutex>
+
+#include "allocator/cuda/driver_device.h"
+#include "allocator/support/host_memory.h"
+#include "allocator/support/message.h"
+#include "shim/process.h"
+#include "shim/real_driver.h"
+
+namespace tidepool::shim {
+namespace {
+
+struct Managed {
+  runtime::Runtime* runtime;
+  runtime::DriverDevice* device;
+};
+
+constinit std::atomic<Managed*> g_managed{nullptr};
+constinit std::mutex g_lock;
+bool g_gave_up = false;  // g_lock
+
+// The primary context is what the CUDA runtime uses. Asking must not create one.
+bool is_primary(const runtime::DriverTable& driver, CUcontext context, CUdevice device) noexcept {
+  unsigned flags = 0;
+  int active = 0;
+  if (driver.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || active == 0) return false;
+  CUcontext primary = nullptr;
+  if (driver.cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS) return false;
+  (void)driver.cuDevicePrimaryCtxRelease_v2(device);
+  return primary == context;
+}
+
+Managed* start(const runtime::DriverTable& driver, CUdevice ordinal) noexcept {
+  const auto device = runtime::DriverDevice::create(driver, ordinal);
+  if (!device.ok()) {
+    report<Msg::TP1011>(ordinal, device.error().code());
+    return nullptr;
+  }
+  const auto runtime = runtime::Runtime::create(**device, options(), host_memory());
+  if (!runtime.ok()) {
+    report<Msg::TP1011>(ordinal, runtime.error().code());
+    return nullptr;
+  }
+  return new Managed{*runtime, *device};
+}
+
+}  // namespace
+
+runtime::Runtime* managed() noexcept {
+  const Managed* managed = g_managed.load(std::memory_order_acquire);
+  return managed != nullptr ? managed->runtime : nullptr;
+}
+
+CUcontext managed_context() noexcept {
+  return g_managed.load(std::memory_order_acquire)->device->context();
+}
+CUdevice managed_device() noexcept {
+  return g_managed.load(std::memory_order_acquire)->device->ordinal();
+}
+
+runtime::Runtime* managed_here() noexcept {
+  const runtime::DriverTable& driver = real_driver()->runtime;
+  CUcontext context = nullptr;
+  if (driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) return nullptr;
+  if (const Managed* managed = g_managed.load(std::memory_order_acquire)) {
+    return managed->device->context() == context ? managed->runtime : nullptr;
+  }
+  const std::lock_guard guard(g_lock);
+  if (const Managed* managed = g_managed.load(std::memory_order_acquire)) {
+    return managed->device->context() == context ? managed->runtime : nullptr;
+  }
+  if (g_gave_up) return nullptr;
+  CUdevice device = 0;
+  if (driver.cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
+  if (!is_primary(driver, context, device)) {
+    report<Msg::TP1010>();
+    return nullptr;
+  }
+  Managed* managed = start(driver, device);
+  g_gave_up = managed == nullptr;
+  g_managed.store(managed, std::memory_order_release);
+  return managed != nullptr ? managed->runtime : nullptr;
+}
+
+void forget_managed(CUdevice device) noexcept {
+  const std::lock_guard guard(g_lock);
+  Managed* managed = g_managed.load(std::memory_order_acquire);
+  if (managed == nullptr || managed->device->ordinal() != device) return;
+  // Leaked, not destroyed: another thread may be inside, and its driver objects are gone with the context.
+  g_managed.store(nullptr, std::memory_order_release);
+}
+
+}  // namespace tidepool::shim

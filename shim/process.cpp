@@ -1,0 +1,82 @@
+#include "shim/process.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include "allocator/epoch.h"
+#include "allocator/support/message.h"
+#include "allocator/support/stats_page.h"
+#include "shim/real_driver.h"
+
+extern char** environ;
+
+namespace tidepool::shim {
+
+std::atomic<Mode> g_mode{Mode::kCold};
+thread_local int t_depth __attribute__((tls_model("initial-exec"))) = 0;
+
+namespace {
+
+constinit Options g_options{};
+
+// Everything that was managed belongs to the parent, and CUDA is not usable in a child of a process that has
+// initialised it: the child forwards. A child of a process that never called CUDA starts afresh.
+void after_fork_in_child() noexcept {
+  StatsPage::instance().reset_after_fork();
+  runtime::EpochRegistry::instance().reset_after_fork();
+  if (g_mode.load(std::memory_order_relaxed) == Mode::kActive) g_mode.store(Mode::kPassthrough);
+}
+
+void* next_definition(const HookRow& row) noexcept {
+  return real_dlsym(RTLD_NEXT, row.name);
+}
+
+// Runs in every process that is started with the library, most of which never use CUDA: it reads options and
+// keeps a way to stderr, starts no thread and calls no driver.
+__attribute__((constructor)) void on_load() noexcept {
+  OptionIssues issues;
+  g_options = load_options(environ, &issues);
+  if (g_options.disable) {
+    g_mode.store(Mode::kDisabled);
+    redirect_all(&next_definition);
+    return;
+  }
+  open_messages(g_options.quiet);
+  for (const OptionIssue& issue : issues.kept()) {
+    if (issue.is_unknown) {
+      report<Msg::TP1004>(static_cast<const char*>(issue.text));
+    } else {
+      report<Msg::TP1003>(static_cast<const char*>(issue.text), "The program runs without Tidepool");
+    }
+  }
+  if (issues.any_error() || (g_options.strict && issues.count() > 0)) {
+    g_mode.store(Mode::kPassthrough);
+    return;
+  }
+  StatsPage::attach(g_options.run_dir.c_str());
+  ::pthread_atfork(nullptr, nullptr, &after_fork_in_child);
+}
+
+}  // namespace
+
+const Options& options() noexcept {
+  return g_options;
+}
+
+Mode enter_process() noexcept {
+  const Mode mode = g_mode.load(std::memory_order_acquire);
+  if (mode != Mode::kCold) return mode;
+  const RealDriver* driver = real_driver();
+  Mode decided = Mode::kActive;
+  if (driver == nullptr) {
+    decided = Mode::kPassthrough;
+  } else if (driver->missing != nullptr) {
+    report<Msg::TP1002>(driver->missing);
+    decided = Mode::kPassthrough;
+  }
+  Mode cold = Mode::kCold;
+  g_mode.compare_exchange_strong(cold, decided, std::memory_order_acq_rel);
+  return g_mode.load(std::memory_order_acquire);
+}
+
+}  // namespace tidepool::shim

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <atomic>
+
+#include "allocator/support/options.h"
+
+namespace tidepool::shim {
+
+/// How far Tidepool takes part in this process.
+enum class Mode : int {
+  kCold,         ///< nothing has called CUDA yet
+  kActive,       ///< hooks do their work
+  kPassthrough,  ///< hooks only forward: a forked child, no driver, options refused
+  kDisabled,     ///< TIDEPOOL_DISABLE=1: lookups hand out the driver's own functions
+};
+
+extern std::atomic<Mode> g_mode;
+
+/// Options of this process, read once when the library was loaded.
+const Options& options() noexcept;
+
+/// The first hook of the process calls this: finds the driver, decides the mode. Cheap afterwards.
+Mode enter_process() noexcept;
+
+/// Depth of our own frames on this thread: calls that the driver makes while it serves us, and calls of our
+/// own, go straight through. initial-exec: no allocation on first use.
+extern thread_local int t_depth __attribute__((tls_model("initial-exec")));
+
+class DepthGuard {
+ public:
+  DepthGuard() noexcept { ++t_depth; }
+  ~DepthGuard() { --t_depth; }
+  DepthGuard(const DepthGuard&) = delete;
+  DepthGuard& operator=(const DepthGuard&) = delete;
+};
+
+}  // namespace tidepool::shim

@@ -1,0 +1,98 @@
+#include "shim/real_driver.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <array>
+
+#include "allocator/support/message.h"
+
+extern "C" void* tp_real_dlsym;
+void* tp_real_dlsym __attribute__((visibility("hidden"))) = nullptr;
+
+namespace tidepool::shim {
+namespace {
+
+struct Route {
+  const void* function;
+  Hook hook;
+};
+
+RealDriver g_driver;
+std::array<Route, kHookCount> g_routes;
+std::size_t g_route_count = 0;
+bool g_found = false;
+pthread_once_t g_once = PTHREAD_ONCE_INIT;
+
+void* open_driver() noexcept {
+  // What the program has already loaded, whatever path it used, has the same soname.
+  if (void* handle = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD)) return handle;
+  return ::dlopen("libcuda.so.1", RTLD_LAZY);
+}
+
+void find_all() noexcept {
+  void* handle = open_driver();
+  if (handle == nullptr) {
+    const char* why = ::dlerror();
+    report<Msg::TP1001>(why != nullptr ? why : "not found");
+    return;
+  }
+  const auto find = [handle](const char* name) { return real_dlsym(handle, name); };
+  for (std::size_t i = 0; i < kHookCount; ++i) {
+    g_driver.hooks[i] = find(hook_row(static_cast<Hook>(i)).name);
+    if (g_driver.hooks[i] != nullptr) g_routes[g_route_count++] = {g_driver.hooks[i], static_cast<Hook>(i)};
+  }
+  std::sort(g_routes.begin(), g_routes.begin() + g_route_count,
+            [](const Route& a, const Route& b) { return a.function < b.function; });
+  g_driver.missing = g_driver.runtime.fill(find);
+  const auto optional = [&](auto& function, const char* name) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(find(name));
+  };
+  optional(g_driver.cuFuncGetParamInfo, "cuFuncGetParamInfo");
+  optional(g_driver.cuKernelGetParamInfo, "cuKernelGetParamInfo");
+  optional(g_driver.cuFuncGetName, "cuFuncGetName");
+  if (g_driver.missing == nullptr && g_driver.cuFuncGetParamInfo == nullptr) {
+    g_driver.missing = "cuFuncGetParamInfo";
+  }
+  g_found = true;
+}
+
+}  // namespace
+
+const RealDriver* real_driver() noexcept {
+  ::pthread_once(&g_once, &find_all);
+  return g_found ? &g_driver : nullptr;
+}
+
+void find_real_dlsym() noexcept {
+  if (__atomic_load_n(&tp_real_dlsym, __ATOMIC_ACQUIRE) != nullptr) return;
+  void* found = nullptr;
+  // Newest version first: the compatibility symbol walks RTLD_NEXT differently.
+  for (const char* version : {"GLIBC_2.34", "GLIBC_2.2.5"}) {
+    if ((found = ::dlvsym(RTLD_NEXT, "dlsym", version)) != nullptr) break;
+  }
+  __atomic_store_n(&tp_real_dlsym, found, __ATOMIC_RELEASE);
+}
+
+void* real_dlsym(void* handle, const char* name) noexcept {
+  find_real_dlsym();
+  return reinterpret_cast<void* (*)(void*, const char*)>(tp_real_dlsym)(handle, name);
+}
+
+void* route(const void* function, std::string_view symbol, bool per_thread) noexcept {
+  if (function == nullptr || real_driver() == nullptr) return nullptr;
+  const auto end = g_routes.begin() + g_route_count;
+  auto at = std::lower_bound(g_routes.begin(), end, function,
+                             [](const Route& r, const void* f) { return r.function < f; });
+  void* chosen = nullptr;
+  for (; at != end && at->function == function; ++at) {
+    const HookRow& row = hook_row(at->hook);
+    const bool exact = std::string_view(row.name).starts_with(symbol) && row.per_thread == per_thread;
+    if (chosen == nullptr || exact) chosen = row.entry;
+    if (exact) break;
+  }
+  return chosen;
+}
+
+}  // namespace tidepool::shim

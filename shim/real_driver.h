@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <string_view>
+
+#include "allocator/cuda/driver.h"
+#include "shim/hook_table.h"
+
+namespace tidepool::shim {
+
+/// The driver's own functions: those of hooks.def, those that the runtime calls, and three for the argument
+/// scan. A pointer is null where the driver has no such entry.
+struct RealDriver {
+  void* hooks[kHookCount] = {};
+  runtime::DriverTable runtime;
+  decltype(&::cuFuncGetParamInfo) cuFuncGetParamInfo = nullptr;
+  decltype(&::cuKernelGetParamInfo) cuKernelGetParamInfo = nullptr;
+  decltype(&::cuFuncGetName) cuFuncGetName = nullptr;
+  /// First entry that management needs and the driver lacks; null if it has all.
+  const char* missing = nullptr;
+};
+
+/// Opens libcuda.so.1 and finds its functions, once; null if it cannot be opened. Calls nothing in it. May be
+/// called inside dlsym.
+const RealDriver* real_driver() noexcept;
+
+/// Finds the C library's dlsym, for real_dlsym() and for the jump in the dlsym door. Leaves dlerror alone.
+void find_real_dlsym() noexcept;
+/// The C library's dlsym.
+void* real_dlsym(void* handle, const char* name) noexcept;
+
+/// The hook to hand out instead of a function of the driver, or null: the function is not one of ours.
+/// Several names can share one address (a twin of a function without a stream): `symbol` and `per_thread`
+/// choose among them.
+void* route(const void* function, std::string_view symbol, bool per_thread) noexcept;
+
+}  // namespace tidepool::shim

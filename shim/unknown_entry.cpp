@@ -1,0 +1,112 @@
+#include "shim/unknown_entry.h"
+
+#include <cstdio>
+#include <mutex>
+
+#include "allocator/support/message.h"
+#include "shim/managed.h"
+#include "shim/process.h"
+
+namespace {
+
+constexpr int kRoom = 32;
+
+struct Unknown {
+  void* function;
+  char symbol[64];
+};
+
+constinit Unknown g_unknown[kRoom] = {};
+constinit std::mutex g_lock;
+int g_count = 0;  // g_lock
+
+}  // namespace
+
+/// What a stand-in calls before it jumps: returns where to.
+extern "C" __attribute__((visibility("hidden"), used)) void* tp_unknown_called(int index) {
+  using namespace tidepool;
+  const Unknown& entry = g_unknown[index];
+  if (shim::t_depth == 0) {
+    const shim::DepthGuard guard;
+    if (runtime::Runtime* runtime = shim::managed(); runtime != nullptr && !runtime->frozen()) {
+      report<Msg::TP1012>(static_cast<const char*>(entry.symbol));
+      (void)runtime->freeze();
+    }
+  }
+  return entry.function;
+}
+
+// Stand-in number i: saves every register that can hold an argument, asks where to go, restores, jumps.
+asm(R"(
+.pushsection .text
+.p2align 4
+.globl tp_unknown_table
+.hidden tp_unknown_table
+tp_unknown_table:
+.set tp_index, 0
+.rept 32
+  .p2align 4
+  endbr64
+  movl $tp_index, %eax
+  jmp tp_unknown_common
+  .set tp_index, tp_index + 1
+.endr
+tp_unknown_common:
+  pushq %rdi
+  pushq %rsi
+  pushq %rdx
+  pushq %rcx
+  pushq %r8
+  pushq %r9
+  subq $136, %rsp
+  movups %xmm0, (%rsp)
+  movups %xmm1, 16(%rsp)
+  movups %xmm2, 32(%rsp)
+  movups %xmm3, 48(%rsp)
+  movups %xmm4, 64(%rsp)
+  movups %xmm5, 80(%rsp)
+  movups %xmm6, 96(%rsp)
+  movups %xmm7, 112(%rsp)
+  movl %eax, %edi
+  call tp_unknown_called
+  movups (%rsp), %xmm0
+  movups 16(%rsp), %xmm1
+  movups 32(%rsp), %xmm2
+  movups 48(%rsp), %xmm3
+  movups 64(%rsp), %xmm4
+  movups 80(%rsp), %xmm5
+  movups 96(%rsp), %xmm6
+  movups 112(%rsp), %xmm7
+  addq $136, %rsp
+  popq %r9
+  popq %r8
+  popq %rcx
+  popq %rdx
+  popq %rsi
+  popq %rdi
+  jmp *%rax
+.popsection
+)");
+
+extern "C" __attribute__((visibility("hidden"))) unsigned char tp_unknown_table[];
+
+namespace tidepool::shim {
+
+void* guard_unknown(const char* symbol, void* function) noexcept {
+  constexpr std::size_t kStandInSize = 16;
+  const std::lock_guard guard(g_lock);
+  int index = 0;
+  while (index < g_count && g_unknown[index].function != function) ++index;
+  if (index == kRoom) {
+    report<Msg::TP1012>(symbol);
+    return function;
+  }
+  if (index == g_count) {
+    g_unknown[index].function = function;
+    std::snprintf(g_unknown[index].symbol, sizeof g_unknown[index].symbol, "%s", symbol);
+    ++g_count;
+  }
+  return tp_unknown_table + kStandInSize * static_cast<std::size_t>(index);
+}
+
+}  // namespace tidepool::shim
