@@ -1,0 +1,89 @@
+#include <cstdio>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "allocator/support/edit_distance.h"
+#include "tools/tidepool/commands.h"
+#include "tools/tidepool/console.h"
+
+namespace tidepool::tools {
+namespace {
+
+struct Command {
+  std::string_view name;
+  std::string_view help;
+  int (*execute)(std::span<char*> words);
+};
+
+constexpr Command kCommands[] = {
+    {"run", "run a program with its GPU memory managed", run_command},
+    {"env", "list every option with its value, source, default and range", env_command},
+    {"version", "print the version", version_command},
+};
+
+int help() {
+  std::printf(
+      "usage: tidepool COMMAND [ARGUMENT...]\n\nRuns unmodified CUDA programs in less GPU memory than they "
+      "ask for.\n\n");
+  for (const Command& command : kCommands) {
+    std::printf("  %-9s %s\n", std::string(command.name).c_str(), std::string(command.help).c_str());
+  }
+  std::printf("\ntidepool COMMAND --help tells more.\n");
+  return 0;
+}
+
+int unknown(const std::string& word) {
+  const Command* meant = nullptr;
+  std::size_t best = word.size() > 3 ? kMostEdits : 2;  // for a short word, three edits are another word
+  for (const Command& command : kCommands) {
+    const std::size_t distance = edit_distance(word, command.name);
+    if (distance >= best) continue;
+    best = distance;
+    meant = &command;
+  }
+  if (meant != nullptr) {
+    say("unknown command '%s' (did you mean '%s'?)", word.c_str(), std::string(meant->name).c_str());
+  } else {
+    say("unknown command '%s'; see tidepool --help", word.c_str());
+  }
+  return kExitRefused;
+}
+
+int dispatch(std::span<char*> words) {
+  if (words.empty()) {
+    say("a command is missing; see tidepool --help");
+    return kExitRefused;
+  }
+  const std::string_view word = words[0];
+  if (word == "--help" || word == "-h" || word == "help") return help();
+  if (word == "--version") return version_command({});
+  for (const Command& command : kCommands) {
+    if (word == command.name) return command.execute(words.subspan(1));
+  }
+  return unknown(std::string(word));
+}
+
+}  // namespace
+
+int version_command(std::span<char*> words) {
+  if (!words.empty()) {
+    say("version: takes no arguments");
+    return kExitRefused;
+  }
+  std::puts("tidepool " TP_VERSION);
+  return 0;
+}
+
+}  // namespace tidepool::tools
+
+int main(int argc, char** argv) {
+  tidepool::tools::open_console();
+  const std::span<char*> words(argv, static_cast<std::size_t>(argc));
+  const int code = tidepool::tools::dispatch(words.empty() ? words : words.subspan(1));
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    tidepool::tools::say("stdout cannot be written");
+    return tidepool::tools::kExitRefused;
+  }
+  return code;
+}

@@ -1,0 +1,126 @@
+#include "tools/tidepool/option_flags.h"
+
+#include <algorithm>
+#include <memory>
+
+namespace tidepool::tools {
+namespace {
+
+std::string variable_of(std::string_view flag) {
+  std::string name = "TIDEPOOL_";
+  for (const char c : flag.substr(2)) {
+    name += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  }
+  return name;
+}
+
+std::string unknown_flag(std::string_view flag) {
+  std::string text = "unknown option " + std::string(flag);
+  const OptionRow* const meant = flag.starts_with("--") ? nearest_option(variable_of(flag)) : nullptr;
+  return meant == nullptr ? text : text + " (did you mean " + flag_of(*meant) + "?)";
+}
+
+/// The row that a flag names exactly as flag_of() spells it, or null.
+const OptionRow* row_of_flag(std::string_view flag) {
+  const auto rows = option_rows();
+  const auto row =
+      std::find_if(rows.begin(), rows.end(), [&](const OptionRow& r) { return flag_of(r) == flag; });
+  return row == rows.end() ? nullptr : &*row;
+}
+
+}  // namespace
+
+std::string flag_of(const OptionRow& row) {
+  std::string flag = std::string("--") + row.name;
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return flag;
+}
+
+std::string range_of(const OptionRow& row) {
+  switch (row.kind) {
+    case OptionKind::kBool:
+      return "yes or no";
+    case OptionKind::kPath:
+      return "a path";
+    case OptionKind::kCheckLevel: {
+      std::string words;
+      for (const char c : std::string_view(row.low))
+        words += c == '|' ? std::string(", ") : std::string(1, c);
+      return words;
+    }
+    case OptionKind::kDeviceReserve:
+      return std::string("auto, ") + row.low + ".." + row.high;
+    case OptionKind::kBytes:
+    case OptionKind::kDeviceAmount:
+    case OptionKind::kHostAmount:
+      break;
+  }
+  return std::string(row.low) + ".." + row.high;
+}
+
+std::string options_help() {
+  std::string text;
+  std::string group;
+  for (const OptionRow& row : option_rows()) {
+    if (group != row.group) text += std::string("\n  ") + row.group + "\n";
+    group = row.group;
+    const bool is_switch = row.kind == OptionKind::kBool;
+    text += "    " + flag_of(row) + (is_switch ? "" : " VALUE") + "\n        " + row.help;
+    if (!is_switch) {
+      text += " (" + range_of(row);
+      if (row.default_text[0] != '\0') text += std::string("; default ") + row.default_text;
+      text += ")";
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+RunArguments parse_run_arguments(std::span<char*> words, std::string* error) {
+  RunArguments got;
+  const auto scratch = std::make_unique<Options>(default_options());
+  std::size_t i = 0;
+  for (; i < words.size(); ++i) {
+    const std::string_view word = words[i];
+    if (word == "--") {
+      ++i;
+      break;
+    }
+    if (word.size() < 2 || word[0] != '-') break;
+    if (word == "--help" || word == "-h") {
+      got.help = true;
+      return got;
+    }
+    if (word == "--verbose" || word == "-v") {
+      got.verbose = true;
+      continue;
+    }
+    const std::size_t equals = word.find('=');
+    const std::string_view flag = word == "-q" ? "--quiet" : word.substr(0, equals);
+    const OptionRow* const row = row_of_flag(flag);
+    if (row == nullptr) return *error = unknown_flag(flag), got;
+    std::string value = "1";
+    if (equals != word.npos) {
+      value = word.substr(equals + 1);
+    } else if (row->kind != OptionKind::kBool) {
+      if (i + 1 == words.size() || std::string_view(words[i + 1]) == "--") {
+        return *error = std::string(flag) + " needs a value (" + range_of(*row) + ")", got;
+      }
+      value = words[++i];
+    }
+    const OptionVerdict verdict = set_option(*scratch, *row, value);
+    if (!verdict.ok()) {
+      const std::string shown = std::string(flag) + (equals != word.npos ? "=" : " ") + value;
+      char text[1024];
+      describe_refusal(text, sizeof text, *row, shown.c_str(), verdict);
+      return *error = text, got;
+    }
+    got.options.emplace_back(row, value);
+  }
+  got.command.assign(words.begin() + static_cast<std::ptrdiff_t>(i), words.end());
+  if (got.command.empty()) *error = "there is no program to run; see tidepool run --help";
+  got.command.push_back(nullptr);
+  return got;
+}
+
+}  // namespace tidepool::tools

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+
+namespace tidepool::tools {
+
+/// The folder that the processes of one run put their stats pages into.
+class RunFolder {
+ public:
+  /// A private folder (0700) under XDG_RUNTIME_DIR, TMPDIR or /tmp; removed with this object.
+  RunFolder();
+  /// The user's folder, made if it is missing; stays.
+  explicit RunFolder(const std::string& path);
+  ~RunFolder();
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+
+  /// Absolute; empty if there is none, then `problem` says why.
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] const std::string& problem() const { return problem_; }
+
+ private:
+  std::string path_;
+  std::string problem_;
+  bool is_private_ = false;
+};
+
+}  // namespace tidepool::tools

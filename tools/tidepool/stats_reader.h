@@ -1,0 +1,35 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "allocator/support/stats_page.h"
+
+namespace tidepool::tools {
+
+/// The numbers of one process, read from its stats page.
+struct ProcessStats {
+  std::int64_t pid;
+  std::int64_t start_unix_ns;
+  std::string program;
+  std::array<std::uint64_t, kMetricCount> values;
+
+  [[nodiscard]] std::uint64_t get(Metric metric) const { return values[static_cast<std::size_t>(metric)]; }
+  /// Did the process get as far as asking for device memory or launching a kernel?
+  [[nodiscard]] bool used_cuda() const {
+    return get(Metric::allocated_bytes_peak) > 0 || get(Metric::launches_total) > 0;
+  }
+};
+
+/// Names of the stats pages in a folder.
+std::set<std::string> list_stats_pages(const std::string& folder);
+
+/// Reads every stats page in `folder` but those named in `except`, in order of their start. Files that are
+/// not complete pages of this version are left out.
+std::vector<ProcessStats> read_stats_pages(const std::string& folder,
+                                           const std::set<std::string>& except = {});
+
+}  // namespace tidepool::tools

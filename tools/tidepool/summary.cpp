@@ -1,0 +1,71 @@
+#include "tools/tidepool/summary.h"
+
+#include <string.h>
+
+#include <cstdint>
+
+namespace tidepool::tools {
+namespace {
+
+std::string shown(std::uint64_t bytes) {
+  return BytesText(Bytes(bytes)).c_str();
+}
+
+std::string ended_how(const Ending& ending) {
+  if (ending.signal == 0) return "exit " + std::to_string(ending.exit_code);
+  const char* const name = sigabbrev_np(ending.signal);
+  return name != nullptr ? std::string("killed by SIG") + name
+                         : "killed by signal " + std::to_string(ending.signal);
+}
+
+std::string swapped(std::uint64_t out, std::uint64_t in) {
+  if (out == 0 && in == 0) return "Nothing had to be swapped.";
+  return "Swapped " + shown(out) + " out, " + shown(in) + " in.";
+}
+
+std::string fitted(const ProcessStats& p) {
+  return "eeded " + shown(p.get(Metric::allocated_bytes_peak)) + ", fitted in " +
+         shown(p.get(Metric::device_capacity_bytes)) + " (peak " +
+         shown(p.get(Metric::device_resident_bytes_peak)) + "). " +
+         swapped(p.get(Metric::swap_out_bytes_total), p.get(Metric::swap_in_bytes_total));
+}
+
+std::string warned(std::uint64_t warnings) {
+  if (warnings == 0) return "";
+  return " " + std::to_string(warnings) + (warnings == 1 ? " warning." : " warnings.");
+}
+
+}  // namespace
+
+std::vector<std::string> summary_lines(const std::vector<ProcessStats>& processes, const Ending& ending,
+                                       Nanos took, bool verbose) {
+  std::vector<const ProcessStats*> users;
+  std::uint64_t out = 0;
+  std::uint64_t in = 0;
+  std::uint64_t warnings = 0;
+  for (const ProcessStats& p : processes) {
+    if (!p.used_cuda()) continue;
+    users.push_back(&p);
+    out += p.get(Metric::swap_out_bytes_total);
+    in += p.get(Metric::swap_in_bytes_total);
+    warnings += p.get(Metric::warnings_total);
+  }
+  char duration[kUnitTextBytes];
+  format_duration(duration, sizeof duration, took);
+  const std::string done = std::string("done in ") + duration + " (" + ended_how(ending) + "). ";
+  if (users.empty()) {
+    return verbose ? std::vector<std::string>{done + "The program did not use CUDA."}
+                   : std::vector<std::string>{};
+  }
+  if (users.size() == 1) return {done + "N" + fitted(*users[0]) + warned(warnings)};
+  std::vector<std::string> lines;
+  for (const ProcessStats* const p : users) {
+    lines.push_back("process " + std::to_string(p->pid) + " (" + p->program + ") n" + fitted(*p) +
+                    warned(p->get(Metric::warnings_total)));
+  }
+  lines.push_back(done + std::to_string(users.size()) + " processes used CUDA. " + swapped(out, in) +
+                  warned(warnings));
+  return lines;
+}
+
+}  // namespace tidepool::tools
