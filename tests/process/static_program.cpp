@@ -1,0 +1,4 @@
+// A program that is linked statically and does nothing.
+int main() {
+  return 0;
+}

@@ -1,0 +1,182 @@
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "tests/process/child_process.h"
+
+namespace tidepool::test {
+namespace {
+
+const std::string kTidepool = TP_TEST_TIDEPOOL;
+
+Outcome call(std::vector<std::string> words,
+             std::vector<std::pair<std::string, std::string>> variables = {}) {
+  words.insert(words.begin(), kTidepool);
+  return run({words, "", std::move(variables), false, false});
+}
+
+/// Expects a refusal with this code and exactly this line on stderr.
+void refused(const Outcome& got, int code, const std::string& line) {
+  CHECK(got.code() == code);
+  CHECK(got.out.empty());
+  CHECK(got.err == "tidepool: " + line + "\n");
+}
+
+TEST_CASE("refusals: wrong words get one line with what was meant") {
+  refused(call({}), 125, "a command is missing; see tidepool --help");
+  refused(call({"rum"}), 125, "unknown command 'rum' (did you mean 'run'?)");
+  refused(call({"versoin"}), 125, "unknown command 'versoin' (did you mean 'version'?)");
+  refused(call({"swim"}), 125, "unknown command 'swim'; see tidepool --help");
+  refused(call({"env", "--jsn"}), 125, "env: unknown option --jsn; there is --json");
+  refused(call({"version", "now"}), 125, "version: takes no arguments");
+}
+
+TEST_CASE("refusals: wrong options are found before the program starts") {
+  refused(call({"run"}), 125, "run: there is no program to run; see tidepool run --help");
+  refused(call({"run", "--"}), 125, "run: there is no program to run; see tidepool run --help");
+  refused(call({"run", "--device-budgt", "1GiB", "echo", "x"}), 125,
+          "run: unknown option --device-budgt (did you mean --device-budget?)");
+  refused(call({"run", "--device-budgt", "1GiB", "--", "echo", "x"}), 125,
+          "run: unknown option --device-budgt (did you mean --device-budget?)");
+  refused(call({"run", "-x", "echo"}), 125, "run: unknown option -x");
+  refused(call({"run", "--device_budget", "1GiB", "echo"}), 125,
+          "run: unknown option --device_budget (did you mean --device-budget?)");
+  refused(call({"run", "--min-block", "1K", "echo"}), 125, "run: --min-block 1K is out of range 2MiB..1GiB");
+  refused(call({"run", "--min-block=1K", "echo"}), 125, "run: --min-block=1K is out of range 2MiB..1GiB");
+  refused(call({"run", "--device-budget", "48MB", "echo"}), 125,
+          "run: --device-budget 48MB is not valid: its unit is none of B, K, KiB, M, MiB, G, GiB, T, TiB");
+  refused(call({"run", "--device-budget", "--", "echo"}), 125,
+          "run: --device-budget needs a value (16MiB..100%)");
+  refused(call({"run", "--device-budget"}), 125, "run: --device-budget needs a value (16MiB..100%)");
+  refused(call({"run", "--check", "half", "echo"}), 125, "run: --check half is none of off, cheap, full");
+  refused(call({"run", "--quiet=2", "echo"}), 125,
+          "run: --quiet=2 is not valid: it is none of 1, 0, on, off, yes, no, true, false");
+}
+
+TEST_CASE("refusals: wrong variables stop the run, unknown ones are warned of") {
+  refused(call({"run", "echo", "x"}, {{"TIDEPOOL_MIN_BLOCK", "3"}}), 125,
+          "run: TIDEPOOL_MIN_BLOCK=3 is out of range 2MiB..1GiB");
+  const Outcome warned = call({"run", "echo", "x"}, {{"TIDEPOOL_DEVICE_BUDGT", "16GiB"}});
+  CHECK(warned.code() == 0);
+  CHECK(warned.out == "x\n");
+  CHECK(warned.err ==
+        "tidepool: warning: unknown variable TIDEPOOL_DEVICE_BUDGT (did you mean TIDEPOOL_DEVICE_BUDGET?)\n");
+  CHECK(call({"run", "-q", "echo", "x"}, {{"TIDEPOOL_DEVICE_BUDGT", "16GiB"}}).err.empty());
+  refused(call({"run", "--strict", "echo", "x"}, {{"TIDEPOOL_DEVICE_BUDGT", "16GiB"}}), 125,
+          "run: unknown variable TIDEPOOL_DEVICE_BUDGT (did you mean TIDEPOOL_DEVICE_BUDGET?)");
+}
+
+TEST_CASE("refusals: 127 for no program, 126 for one that cannot be executed") {
+  ScratchFolder folder;
+  write_file(folder / "plain", "text");
+  write_file(folder / "broken", "#!/no/such/interpreter\n", 0755);
+  refused(call({"run", "no-such-program"}), 127, "run: there is no program 'no-such-program'");
+  refused(call({"run", "/no/such/file"}), 127, "run: there is no program '/no/such/file'");
+  refused(call({"run", ""}), 127, "run: there is no program ''");
+  refused(call({"run", folder / "plain"}), 126, "run: " + (folder / "plain") + " cannot be executed");
+  refused(call({"run", folder.path()}), 126, "run: " + folder.path() + " cannot be executed");
+  refused(call({"run", "plain"}, {{"PATH", "/usr/bin:" + folder.path()}}), 126,
+          "run: " + (folder / "plain") + " cannot be executed");
+  const Outcome broken = call({"run", folder / "broken"});
+  CHECK(broken.code() == 127);
+  CHECK(broken.err.find("cannot be executed: No such file") != std::string::npos);
+}
+
+TEST_CASE("refusals: programs that no library can be put in front of") {
+  ScratchFolder folder;
+  const std::string own = folder / "own";
+  std::filesystem::copy_file("/bin/true", own);
+  CHECK(call({"run", own}).code() == 0);
+
+  const std::string library = "so no library can be put in front of it. ";
+  refused(call({"run", TP_TEST_STATIC_PROGRAM}), 125,
+          "run: " TP_TEST_STATIC_PROGRAM " is linked statically, " + library + "Link it dynamically");
+  CHECK(call({"run", "--disable", TP_TEST_STATIC_PROGRAM}).code() == 0);
+
+  const std::string script = folder / "script";
+  write_file(script, "#! " TP_TEST_STATIC_PROGRAM " argument\n", 0755);
+  refused(call({"run", script}), 125,
+          "run: " TP_TEST_STATIC_PROGRAM " is linked statically, " + library + "Link it dynamically");
+
+  std::fstream elf(own, std::ios::in | std::ios::out | std::ios::binary);
+  elf.seekp(18);  // e_machine
+  elf.put('\xf3').put('\0');
+  elf.close();
+  refused(call({"run", own}), 125,
+          "run: " + own + " is built for another machine than Tidepool (32 bits, or another processor)");
+}
+
+TEST_CASE("refusals: a set-uid program of another user") {
+  ScratchFolder folder;
+  const std::string own = folder / "own";
+  std::filesystem::copy_file("/bin/true", own);
+  if (getuid() != 0) {
+    // Only root can make such a file; a system has one.
+    if (std::filesystem::exists("/usr/bin/passwd")) CHECK(call({"run", "/usr/bin/passwd"}).code() == 125);
+    return;
+  }
+  REQUIRE(chown(own.c_str(), 65534, 65534) == 0);
+  REQUIRE(chmod(own.c_str(), 04755) == 0);
+  const Outcome got = call({"run", own});
+  CHECK(got.code() == 125);
+  CHECK(got.err.find("set-uid") != std::string::npos);
+}
+
+TEST_CASE("refusals: the command says where its library should be") {
+  ScratchFolder folder;
+  std::filesystem::create_directories(folder / "bin");
+  std::filesystem::copy_file(kTidepool, folder / "bin/tidepool");
+  const Outcome got = run({{folder / "bin/tidepool", "run", "true"}, "", {}, false, false});
+  refused(got, 125,
+          "run: the library " + (folder / "lib/libtidepool.so") +
+              " cannot be read: No such file or directory. Install Tidepool again");
+}
+
+TEST_CASE("help and version go to stdout and name every option") {
+  const Outcome help = call({"run", "--help"});
+  CHECK(help.code() == 0);
+  CHECK(help.err.empty());
+  for (const char* flag : {"--device-budget", "--device-reserve", "--host-budget", "--min-block", "--check",
+                           "--run-dir", "--quiet", "--disable", "--strict", "--verbose"}) {
+    CHECK(help.out.find(flag) != std::string::npos);
+  }
+  CHECK(call({"run", "-q", "--help", "--no-such"}).code() == 0);
+  CHECK(call({"--help"}).out.find("tidepool COMMAND --help") != std::string::npos);
+  CHECK(call({"version"}).out == "tidepool " TP_TEST_VERSION "\n");
+  CHECK(call({"--version"}).out == "tidepool " TP_TEST_VERSION "\n");
+}
+
+TEST_CASE("env: lists value, source, default and range") {
+  const Outcome text = call({"env"}, {{"TIDEPOOL_DEVICE_BUDGET", "48MiB"}});
+  CHECK(text.code() == 0);
+  CHECK(text.out.find("TIDEPOOL_DEVICE_BUDGET=48MiB\n") != std::string::npos);
+  CHECK(text.out.find("from: environment · default: 100% · range: 16MiB..100% · flag: --device-budget") !=
+        std::string::npos);
+  CHECK(text.out.find("TIDEPOOL_CHECK=off\n") != std::string::npos);
+  const Outcome bad = call({"env"}, {{"TIDEPOOL_CHECK", "some"}, {"TIDEPOOL_CHEK", "off"}});
+  CHECK(bad.code() == 1);
+  CHECK(bad.err.find("tidepool: env: TIDEPOOL_CHECK=some is none of off, cheap, full\n") !=
+        std::string::npos);
+  CHECK(bad.err.find("did you mean TIDEPOOL_CHECK?") != std::string::npos);
+}
+
+TEST_CASE("env: JSON is JSON whatever a variable holds") {
+  const Outcome json = call({"env", "--json"}, {{"TIDEPOOL_RUN_DIR", "/a \"b\"\\\n\t\x01"}});
+  CHECK(json.code() == 0);
+  CHECK(json.out.find("\"value\": \"/a \\\"b\\\"\\\\\\u000a\\u0009\\u0001\"") != std::string::npos);
+  Job reader{{"/usr/bin/python3", "-c",
+              "import json,sys; rows = json.load(sys.stdin); "
+              "print(len(rows), all(set(r) == set(rows[0]) for r in rows))"},
+             json.out,
+             {},
+             false,
+             false};
+  if (std::filesystem::exists("/usr/bin/python3")) CHECK(run(reader).out == "9 True\n");
+}
+
+}  // namespace
+}  // namespace tidepool::test

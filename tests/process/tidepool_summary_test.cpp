@@ -1,0 +1,165 @@
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <regex>
+
+#include "tests/process/child_process.h"
+
+namespace tidepool::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kTidepool = TP_TEST_TIDEPOOL;
+constexpr char kNumbers[] =
+    "allocated_bytes_peak=100663296 device_capacity_bytes=50331648 device_resident_bytes_peak=50226790 "
+    "swap_out_bytes_total=1288490189 swap_in_bytes_total=1181116006 launches_total=7";
+
+/// A run in which the stand-in for the library writes these numbers, with its private folder under `tmp`.
+Job job(const ScratchFolder& tmp, std::vector<std::string> words, const char* numbers = kNumbers) {
+  words.insert(words.begin(), {kTidepool, "run"});
+  return {words, "", {{"TIDEPOOL_TEST_STATS", numbers}, {"TMPDIR", tmp.path()}}, false, false};
+}
+
+bool matches(const std::string& text, const std::string& pattern) {
+  return std::regex_match(text, std::regex(pattern));
+}
+
+TEST_CASE("summary: one line says what was needed, where it fitted and what moved") {
+  ScratchFolder tmp;
+  const Outcome got = run(job(tmp, {"true"}));
+  CHECK(matches(
+      got.err,
+      "tidepool: done in [0-9]+(ms|\\.[0-9]s|us) \\(exit 0\\)\\. Needed 96\\.0 MiB, fitted in 48\\.0 MiB "
+      "\\(peak 47\\.9 MiB\\)\\. Swapped 1\\.2 GiB out, 1\\.1 GiB in\\.\n"));
+  CHECK(got.out.empty());
+}
+
+TEST_CASE("summary: follows kill -9, and says so") {
+  ScratchFolder tmp;
+  const Outcome got = run(job(tmp, {"sh", "-c", "kill -9 $$"}));
+  CHECK(got.code() == -SIGKILL);
+  CHECK(got.err.find("(killed by SIGKILL). Needed 96.0 MiB") != std::string::npos);
+  CHECK(names_in(tmp.path()).empty());
+}
+
+TEST_CASE("summary: follows _exit, exit codes and closed standard files of the program") {
+  ScratchFolder tmp;
+  const Outcome got = run(job(tmp, {"sh", "-c", "exec >&- 2>&-; exit 7"}));
+  CHECK(got.code() == 7);
+  CHECK(got.err.find("(exit 7). Needed 96.0 MiB") != std::string::npos);
+}
+
+TEST_CASE("summary: a job that fitted, and warnings") {
+  ScratchFolder tmp;
+  const Outcome got = run(job(tmp, {"true"},
+                              "allocated_bytes_peak=1024 device_capacity_bytes=4096 "
+                              "device_resident_bytes_peak=1024 warnings_total=2"));
+  CHECK(got.err.find(
+            "Needed 1.0 KiB, fitted in 4.0 KiB (peak 1.0 KiB). Nothing had to be swapped. 2 warnings.\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("summary: silent where no process used CUDA, unless asked, and with -q") {
+  ScratchFolder tmp;
+  CHECK(run(job(tmp, {"true"}, "")).err.empty());
+  CHECK(matches(run(job(tmp, {"-v", "true"}, "")).err,
+                "tidepool: done in \\S+ \\(exit 0\\)\\. The program did not use CUDA\\.\n"));
+  CHECK(run(job(tmp, {"-q", "true"})).err.empty());
+  CHECK(run(job(tmp, {"--quiet", "-v", "true"})).err.empty());
+}
+
+TEST_CASE("summary: several processes have a line each and a total") {
+  ScratchFolder tmp;
+  const Outcome got = run(job(tmp, {"sh", "-c", "/bin/true; /bin/echo x >/dev/null; exit 0"}));
+  CHECK(matches(got.err,
+                "tidepool: process [0-9]+ \\(sh\\) needed 96\\.0 MiB.*\n"
+                "tidepool: process [0-9]+ \\(true\\) needed 96\\.0 MiB.*\n"
+                "tidepool: process [0-9]+ \\(echo\\) needed 96\\.0 MiB.*\n"
+                "tidepool: done in \\S+ \\(exit 0\\)\\. 3 processes used CUDA\\. "
+                "Swapped 3\\.6 GiB out, 3\\.3 GiB in\\.\n"));
+}
+
+TEST_CASE("summary: a program that was called by exec in place keeps its own line") {
+  ScratchFolder tmp;
+  const Outcome got = run(job(tmp, {"sh", "-c", "exec true"}));
+  CHECK(got.err.find("(true) needed") != std::string::npos);
+  CHECK(got.err.find("2 processes used CUDA") != std::string::npos);
+}
+
+TEST_CASE("summary: says when the library was not loaded") {
+  ScratchFolder tmp;
+  const Outcome got = run(job(tmp, {"env", "-i", "/bin/true"}));
+  CHECK(got.code() == 0);
+  // env itself had the library, so the run is not blind.
+  CHECK(got.err.find("not loaded") == std::string::npos);
+  Job blind = job(tmp, {"true"});
+  blind.words[0] = TP_TEST_TIDEPOOL_WITH_EMPTY_LIBRARY;
+  const Outcome unseen = run(blind);
+  CHECK(unseen.code() == 0);
+  CHECK(unseen.err.find("warning: libtidepool.so was not loaded into any process") != std::string::npos);
+}
+
+TEST_CASE("run folder: private, 0700, and gone afterwards") {
+  ScratchFolder tmp;
+  const Outcome got = run(job(tmp, {"sh", "-c", "stat -c '%a %n' \"$TIDEPOOL_RUN_DIR\""}, ""));
+  CHECK(matches(got.out, "700 " + tmp.path() + "/tidepool-run-\\w{6}\n"));
+  CHECK(names_in(tmp.path()).empty());
+}
+
+TEST_CASE("run folder: XDG_RUNTIME_DIR comes first, and one that cannot be used is passed over") {
+  ScratchFolder tmp;
+  ScratchFolder runtime;
+  Job where = job(tmp, {"sh", "-c", "echo $TIDEPOOL_RUN_DIR"}, "");
+  where.variables.emplace_back("XDG_RUNTIME_DIR", runtime.path());
+  CHECK(run(where).out.find(runtime.path() + "/tidepool-run-") == 0);
+  where.variables.back().second = "/no/such/folder";
+  CHECK(run(where).out.find(tmp.path() + "/tidepool-run-") == 0);
+  where.variables.back().second = "relative";
+  CHECK(run(where).out.find(tmp.path() + "/tidepool-run-") == 0);
+}
+
+TEST_CASE("run folder: one that was asked for is made, named absolutely and kept") {
+  ScratchFolder tmp;
+  const std::string folder = tmp / "deep/run";
+  const Outcome got =
+      run(job(tmp, {"--run-dir", tmp / "x/../deep/run", "sh", "-c", "cd /; echo $TIDEPOOL_RUN_DIR"}));
+  CHECK(got.code() == 0);
+  CHECK(fs::path(got.out.substr(0, got.out.size() - 1)) == fs::canonical(folder));
+  CHECK(names_in(folder).size() == 1);
+  CHECK(names_in(tmp.path()) == std::vector<std::string>{"deep", "x"});
+}
+
+TEST_CASE("run folder: numbers of an earlier run in the same folder are not counted again") {
+  ScratchFolder tmp;
+  const std::string folder = tmp / "run";
+  for (int i = 0; i < 2; ++i) {
+    const Outcome got = run(job(tmp, {"--run-dir", folder, "true"}));
+    CHECK(got.err.find("processes used CUDA") == std::string::npos);
+    CHECK(got.err.find("Needed 96.0 MiB") != std::string::npos);
+  }
+  CHECK(names_in(folder).size() == 2);
+}
+
+TEST_CASE("run folder: files that are no pages are passed over") {
+  ScratchFolder tmp;
+  const Outcome got = run(job(
+      tmp,
+      {"--run-dir", tmp / "run", "sh", "-c",
+       "cd $TIDEPOOL_RUN_DIR; echo short >stats.1; head -c 9000 /dev/zero >stats.2; mkdir stats.3; exit 0"}));
+  CHECK(got.code() == 0);
+  CHECK(got.err.find("(exit 0)") != std::string::npos);
+}
+
+TEST_CASE("run folder: one that cannot be used stops the run") {
+  ScratchFolder tmp;
+  write_file(tmp / "file", "");
+  const Outcome got = run(job(tmp, {"--run-dir", tmp / "file", "echo", "x"}));
+  CHECK(got.code() == 125);
+  CHECK(got.out.empty());
+  CHECK(got.err.find("tidepool: run: the folder " + (tmp / "file") + " cannot be used: ") == 0);
+}
+
+}  // namespace
+}  // namespace tidepool::test
