@@ -4,6 +4,8 @@
 #
 # In: tp_program, tp_prefix, tp_name, tp_labels, tp_timeout, tp_serial, tp_environment (TidepoolTests.cmake).
 
+cmake_policy(VERSION 3.25) # ctest starts without one
+
 if(NOT EXISTS "${tp_program}")
   # Not built (a sanitizer run builds only what its labels need): fails if it is asked for, and says why.
   add_test("${tp_prefix}.${tp_name} is built" "${tp_program}")
