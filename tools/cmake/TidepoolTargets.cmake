@@ -18,7 +18,9 @@ option(TP_WERROR "Treat warnings as errors." ON)
 
 set(TP_SANITIZE_FLAGS "")
 if(TP_SANITIZE)
-  set(TP_SANITIZE_FLAGS -fsanitize=${TP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  # One flag each: nvcc cuts what it passes on at commas.
+  string(REPLACE "," ";-fsanitize=" TP_SANITIZE_FLAGS "-fsanitize=${TP_SANITIZE}")
+  list(APPEND TP_SANITIZE_FLAGS -fno-sanitize-recover=all -fno-omit-frame-pointer)
 endif()
 
 # tp_target(<target>): applies warnings and sanitizers. Every target calls it.
