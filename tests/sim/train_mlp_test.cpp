@@ -1,0 +1,99 @@
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdlib>
+#include <sstream>
+
+#include "tests/process/child_process.h"
+#include "tests/sim/mlp_reference.h"
+
+namespace tidepool::test {
+namespace {
+
+/// What a run printed.
+struct Training {
+  std::vector<double> losses;
+  std::string digest;
+};
+
+Outcome train(const std::vector<std::string>& device, const std::vector<std::string>& options) {
+  std::vector<std::string> words = {TP_TEST_SIMGPU, "--device", "h100"};
+  words.insert(words.end(), device.begin(), device.end());
+  words.insert(words.end(), {"--", TP_TEST_TRAIN_MLP});
+  words.insert(words.end(), options.begin(), options.end());
+  return run({words, "", {}, false, false});
+}
+
+Training parse(const Outcome& got) {
+  INFO(got.err);
+  REQUIRE(got.code() == 0);
+  Training training;
+  std::istringstream lines(got.out);
+  for (std::string word; lines >> word;) {
+    if (word == "loss") {
+      lines >> word;
+      training.losses.push_back(std::strtod(word.c_str(), nullptr));
+    } else if (word == "digest") {
+      lines >> training.digest;
+    }
+  }
+  REQUIRE(training.digest.size() == 16);
+  return training;
+}
+
+TEST_CASE("train_mlp: losses follow a reference in double precision") {
+  struct Shape {
+    int steps, width, layers, batch;
+    std::uint64_t seed;
+  };
+  // Widths and batches that fill blocks and that do not.
+  for (const Shape& shape : {Shape{6, 64, 3, 16, 1}, Shape{5, 100, 2, 48, 7}, Shape{5, 300, 1, 32, 12345}}) {
+    const Training got =
+        parse(train({}, {"--steps", std::to_string(shape.steps), "--width", std::to_string(shape.width),
+                         "--layers", std::to_string(shape.layers), "--batch", std::to_string(shape.batch),
+                         "--seed", std::to_string(shape.seed)}));
+    const auto want = reference_losses(shape.steps, shape.width, shape.layers, shape.batch, shape.seed);
+    REQUIRE(got.losses.size() == want.size());
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      INFO("width " << shape.width << " step " << i << ": " << got.losses[i] << " and " << want[i]);
+      CHECK(std::abs(got.losses[i] - want[i]) < 2e-5 * want[i]);
+    }
+  }
+}
+
+TEST_CASE("train_mlp: the loss falls") {
+  const Training got = parse(train({}, {}));
+  REQUIRE(got.losses.size() == 6);
+  CHECK(got.losses.back() < 0.5 * got.losses.front());
+}
+
+TEST_CASE("train_mlp: the order in which the device works does not change a bit") {
+  const std::vector<std::string> options = {"--width", "256", "--layers", "5", "--steps", "5"};
+  const Training in_order = parse(train({"--schedule", "inorder"}, options));
+  for (int seed = 1; seed <= 20; ++seed) {
+    const Training got = parse(train({"--seed", std::to_string(seed)}, options));
+    INFO("simgpu --seed " << seed);
+    CHECK(got.digest == in_order.digest);
+    CHECK(got.losses == in_order.losses);
+  }
+  CHECK(parse(train({}, {"--width", "256", "--layers", "5", "--steps", "5", "--seed", "2"})).digest !=
+        in_order.digest);
+}
+
+TEST_CASE("train_mlp: mistakes are one line and exit code 1") {
+  for (const std::vector<std::string>& options : std::vector<std::vector<std::string>>{{"--width"},
+                                                                                       {"--width", "0"},
+                                                                                       {"--batch", "17"},
+                                                                                       {"--steps", "x"},
+                                                                                       {"--mode", "eval"},
+                                                                                       {"--nonsense"}}) {
+    const Outcome got = train({}, options);
+    CHECK(got.code() == 1);
+    CHECK(got.out.empty());
+    CHECK(std::count(got.err.begin(), got.err.end(), '\n') == 1);
+    CHECK(got.err.find("train_mlp: --") == 0);
+  }
+}
+
+}  // namespace
+}  // namespace tidepool::test
