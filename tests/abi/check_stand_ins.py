@@ -32,6 +32,8 @@ if __name__ == "__main__":
     parser.add_argument("check", choices=sorted(CHECKS))
     parser.add_argument("--library", type=Path, required=True)
     arguments = parser.parse_args()
+    if not arguments.library.exists():
+        sys.exit(f"{arguments.library} is not built")
     findings = CHECKS[arguments.check](arguments.library)
     findings += [f"needs {name}" for name in elf.needed(arguments.library) if name not in ALLOWED_NEEDED]
     print("\n".join(findings))

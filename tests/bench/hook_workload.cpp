@@ -1,5 +1,6 @@
 #include "tests/bench/hook_workload.h"
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 
