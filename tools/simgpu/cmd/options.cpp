@@ -1,0 +1,133 @@
+#include "tools/simgpu/cmd/options.h"
+
+#include <charconv>
+#include <string_view>
+#include <utility>
+
+#include "tools/simgpu/cmd/suggest.h"
+
+namespace simgpu::cmd {
+namespace {
+
+const std::vector<std::string> kOptionNames = {"--device", "--memory", "--seed",   "--schedule",
+                                               "--report", "--help",   "--version"};
+
+std::uint64_t parse_count(const std::string& option, std::string_view text, std::string_view* rest) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{}) throw UsageError(option + " " + std::string(text) + ": want a number");
+  *rest = text.substr(static_cast<std::size_t>(end - text.data()));
+  return value;
+}
+
+std::uint64_t parse_seed(const std::string& text) {
+  std::string_view rest;
+  const std::uint64_t value = parse_count("--seed", text, &rest);
+  if (!rest.empty()) throw UsageError("--seed " + text + ": want a number");
+  return value;
+}
+
+std::uint64_t parse_bytes(const std::string& text) {
+  constexpr std::uint64_t kLeast = std::uint64_t{2} << 20;
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
+  const std::string want = "--memory " + text + ": want bytes from 2MiB to 1TiB, as in 268435456 or 256MiB";
+  std::string_view unit;
+  const std::uint64_t count = parse_count("--memory", text, &unit);
+  unsigned shift = 0;
+  if (unit == "KiB") {
+    shift = 10;
+  } else if (unit == "MiB") {
+    shift = 20;
+  } else if (unit == "GiB") {
+    shift = 30;
+  } else if (unit == "TiB") {
+    shift = 40;
+  } else if (!unit.empty() && unit != "B") {
+    throw UsageError(want);
+  }
+  if (count > (kMost >> shift) || (count << shift) < kLeast) throw UsageError(want);
+  return count << shift;
+}
+
+std::string parse_schedule(const std::string& text) {
+  if (text == "adversarial" || text == "inorder") return text;
+  throw UsageError("--schedule " + text + ": want adversarial or inorder" +
+                   suggestion(text, {"adversarial", "inorder"}));
+}
+
+/// Sets the option to its value.
+void set(Options* o, const std::string& name, const std::string& value) {
+  if (name == "--device") {
+    o->device = value;
+  } else if (name == "--memory") {
+    o->memory_bytes = parse_bytes(value);
+  } else if (name == "--seed") {
+    o->seed = parse_seed(value);
+  } else if (name == "--schedule") {
+    o->schedule = parse_schedule(value);
+  } else {
+    o->report = value;
+  }
+}
+
+bool known(const std::string& name) {
+  for (const std::string& option : kOptionNames) {
+    if (option == name) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Options parse_options(const std::vector<std::string>& words) {
+  Options o;
+  std::size_t i = 0;
+  for (; i < words.size() && words[i] != "--"; ++i) {
+    const std::string& word = words[i];
+    if (word == "--help" || word == "-h") {
+      o.help = true;
+      return o;
+    }
+    if (word == "--version") {
+      o.version = true;
+      return o;
+    }
+    if (word.empty() || word[0] != '-') {
+      throw UsageError("'" + word + "' is not an option; put -- before the command: simgpu [options] -- " +
+                       word);
+    }
+    const std::size_t equals = word.find('=');
+    const std::string name = word.substr(0, equals);
+    if (!known(name)) throw UsageError("unknown option " + name + suggestion(name, kOptionNames));
+    if (equals != std::string::npos) {
+      set(&o, name, word.substr(equals + 1));
+    } else {
+      if (i + 1 == words.size() || words[i + 1] == "--")
+        throw UsageError("option " + name + " needs a value");
+      set(&o, name, words[++i]);
+    }
+  }
+  if (i + 1 >= words.size()) throw UsageError("no command: simgpu [options] -- command [arguments]");
+  o.command.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
+  return o;
+}
+
+const char* help_text() {
+  return "usage: simgpu [options] -- command [arguments]\n"
+         "\n"
+         "Runs a command on a CUDA device in software. Programs with the shared CUDA run time and\n"
+         "programs that use the driver API find it in place of a GPU.\n"
+         "\n"
+         "  --device NAME|FILE   device profile (default h100)\n"
+         "  --memory BYTES       device memory instead of the profile's, as in 256MiB\n"
+         "  --seed N             chooses the order in which queued work runs (default 1)\n"
+         "  --schedule WORD      adversarial: as late and reordered as CUDA allows (default);\n"
+         "                       inorder: at once, in the order of the calls\n"
+         "  --report FILE        writes what the device did as JSON\n"
+         "  --help, --version\n"
+         "\n"
+         "The exit status is the command's. 125: simgpu itself failed, 126: the command cannot be\n"
+         "run, 127: it was not found. A command that a signal ended ends simgpu by that signal.\n";
+}
+
+}  // namespace simgpu::cmd

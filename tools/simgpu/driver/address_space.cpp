@@ -1,0 +1,237 @@
+#include "tools/simgpu/driver/address_space.h"
+
+#include <sys/mman.h>
+
+#include <array>
+#include <cstdio>
+#include <iterator>
+#include <utility>
+
+#include "tools/simgpu/driver/report.h"
+
+namespace simgpu {
+namespace {
+
+struct Window {
+  std::uint64_t begin, end;
+};
+/// Where device addresses may lie. The first window is below the libraries of a process and inside what
+/// sanitizers leave to programs; the second is for what does not fit there (sanitizers refuse parts of it,
+/// and then the request fails as one for too much address space does).
+constexpr std::array<Window, 2> kWindows{
+    {{0x7e80'0000'0000U, 0x7fe0'0000'0000U}, {0x4000'0000'0000U, 0x5000'0000'0000U}}};
+constexpr std::uint64_t kStep = std::uint64_t{1}
+                                << 30;  ///< how far to go on where something foreign is in the way
+constexpr int kTries = 2048;
+
+/// The kernel refuses more mappings than vm.max_map_count (65,530 by default) to the whole process; stop in
+/// time, or the program's own malloc is what fails.
+constexpr std::uint64_t kMaxMaps = 60'000;
+
+void* pointer(std::uint64_t address) {
+  return reinterpret_cast<void*>(address);
+}
+
+constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
+
+int protection(unsigned long long access) {
+  switch (access) {
+    case CU_MEM_ACCESS_FLAGS_PROT_READ:
+      return PROT_READ;
+    case CU_MEM_ACCESS_FLAGS_PROT_READWRITE:
+      return PROT_READ | PROT_WRITE;
+    default:
+      return PROT_NONE;
+  }
+}
+
+std::uint64_t count_process_maps() {
+  std::FILE* file = std::fopen("/proc/self/maps", "re");
+  if (file == nullptr) return 0;
+  std::uint64_t lines = 0;
+  std::array<char, 4096> buffer{};
+  for (std::size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), file)) > 0;) {
+    for (std::size_t i = 0; i < n; ++i) lines += buffer[i] == '\n' ? 1 : 0;
+  }
+  std::fclose(file);
+  return lines;
+}
+
+template <class Map>
+const typename Map::mapped_type* range_at(const Map& map, std::uint64_t address) {
+  const auto it = map.upper_bound(address);
+  if (it == map.begin()) return nullptr;
+  const auto& value = std::prev(it)->second;
+  return address < value.base + value.size ? &value : nullptr;
+}
+
+}  // namespace
+
+bool AddressSpace::take(std::uint64_t base, std::uint64_t extent) {
+  void* got = ::mmap(pointer(base), extent, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (got == pointer(base)) return true;
+  if (got != MAP_FAILED) ::munmap(got, extent);
+  return false;
+}
+
+bool AddressSpace::place(std::uint64_t extent, std::uint64_t alignment, std::uint64_t* out) {
+  for (const Window& window : kWindows) {
+    std::uint64_t from = window.begin;
+    for (int i = 0; i < kTries; ++i) {
+      const auto gap = taken_.first_gap(round_up(from, alignment), extent, window.end);
+      if (!gap) break;
+      const std::uint64_t base = round_up(*gap, alignment);
+      if (base == *gap && take(base, extent)) {
+        *out = base;
+        return true;
+      }
+      from = base == *gap ? base + kStep : base;
+    }
+  }
+  return false;
+}
+
+CUresult AddressSpace::reserve(std::uint64_t size, std::uint64_t alignment, std::uint64_t hint, bool plain,
+                               std::uint64_t* out) {
+  constexpr std::uint64_t kPage = 4096;
+  if (size == 0 || size % kPage != 0 || hint % kPage != 0 || (alignment & (alignment - 1)) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (size > kWindows[0].end) return CUDA_ERROR_OUT_OF_MEMORY;
+  const std::uint64_t extent = round_up(size, kFrameBytes);
+  if (alignment < kFrameBytes) alignment = kFrameBytes;
+  std::uint64_t base = hint;
+  const bool hint_fits = hint >= kWindows[0].begin && hint + extent <= kWindows[0].end &&
+                         hint % alignment == 0 && !taken_.overlaps(hint, hint + extent) && take(hint, extent);
+  if (!hint_fits && !place(extent, alignment, &base)) return CUDA_ERROR_OUT_OF_MEMORY;
+  taken_.add(base, base + extent + kFrameBytes);
+  reservations_.emplace(base, Reservation{base, size, extent, plain});
+  *out = base;
+  return CUDA_SUCCESS;
+}
+
+CUresult AddressSpace::free_reservation(std::uint64_t base, std::uint64_t size, bool plain) {
+  const auto it = reservations_.find(base);
+  if (it == reservations_.end() || it->second.size != size || it->second.plain != plain) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const auto inside = mappings_.lower_bound(base);
+  if (inside != mappings_.end() && inside->first < base + size) return CUDA_ERROR_INVALID_VALUE;
+  const std::uint64_t extent = it->second.extent;
+  ::munmap(pointer(base), extent);
+  reservations_.erase(it);
+  taken_.remove(base, base + extent + kFrameBytes);
+  // A neighbour that was placed by a hint may lie in the gap that was just given up.
+  for (auto next = reservations_.lower_bound(base);
+       next != reservations_.end() && next->first <= base + extent; ++next) {
+    taken_.add(next->first, next->first + next->second.extent + kFrameBytes);
+  }
+  return CUDA_SUCCESS;
+}
+
+bool AddressSpace::room_for_one_more() {
+  const std::uint64_t bound = 2 * mappings_.size() + reservations_.size();
+  if (bound < kMaxMaps / 2) return true;
+  if (maps_counted_ == 0 || mappings_.size() > mappings_when_counted_ + 256) {
+    maps_counted_ = count_process_maps();
+    mappings_when_counted_ = mappings_.size();
+  }
+  const std::uint64_t since =
+      mappings_.size() > mappings_when_counted_ ? mappings_.size() - mappings_when_counted_ : 0;
+  if (maps_counted_ + 2 * since < kMaxMaps) return true;
+  maps_counted_ = 0;
+  report_error("too many mappings in this process: raise the sysctl vm.max_map_count (now about " +
+               std::to_string(kMaxMaps) + " in use)");
+  return false;
+}
+
+CUresult AddressSpace::map(std::uint64_t base, Physical* physical, bool plain) {
+  const Reservation* reservation = reservation_at(base);
+  const std::uint64_t end = base + physical->size;
+  if (reservation == nullptr || reservation->plain != plain || end > reservation->base + reservation->size) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const auto next = mappings_.lower_bound(base);
+  if ((next != mappings_.end() && next->first < end) || mapping_at(base) != nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (!room_for_one_more()) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult placed = physical_.add_mapping(physical, base - kWindows[0].begin);
+  if (placed != CUDA_SUCCESS) return placed;
+  void* got = ::mmap(pointer(base), physical->size, PROT_NONE, MAP_SHARED | MAP_FIXED, physical_.fd(),
+                     static_cast<off_t>(physical->file_offset));
+  if (got == MAP_FAILED) {
+    physical_.drop_mapping(physical);
+    report_error("the system refused a mapping: it may have reached the sysctl vm.max_map_count");
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  mappings_.emplace(base, Mapping{base, physical->size, physical});
+  return CUDA_SUCCESS;
+}
+
+bool AddressSpace::whole_mappings(std::uint64_t base, std::uint64_t size, bool plain) const {
+  const std::uint64_t end = base + size;
+  std::uint64_t at = base;
+  for (auto it = mappings_.find(base); at < end; ++it) {
+    if (it == mappings_.end() || it->first != at || it->second.physical->plain != plain) return false;
+    at += it->second.size;
+  }
+  return size != 0 && at == end;
+}
+
+CUresult AddressSpace::unmap(std::uint64_t base, std::uint64_t size, bool plain) {
+  if (!whole_mappings(base, size, plain)) return CUDA_ERROR_INVALID_VALUE;
+  void* got =
+      ::mmap(pointer(base), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  if (got == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  for (auto it = mappings_.find(base); it != mappings_.end() && it->first < base + size;) {
+    physical_.drop_mapping(it->second.physical);
+    it = mappings_.erase(it);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult AddressSpace::set_access(std::uint64_t base, std::uint64_t size, unsigned long long access,
+                                  bool plain) {
+  if (!whole_mappings(base, size, plain)) return CUDA_ERROR_INVALID_VALUE;
+  if (::mprotect(pointer(base), size, protection(access)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  // Entering the pages now keeps page faults out of the kernels that touch them first.
+  if (access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) ::madvise(pointer(base), size, MADV_POPULATE_WRITE);
+  for (auto it = mappings_.find(base); it != mappings_.end() && it->first < base + size; ++it) {
+    it->second.access = access;
+  }
+  return CUDA_SUCCESS;
+}
+
+const Mapping* AddressSpace::mapping_at(std::uint64_t address) const {
+  return range_at(mappings_, address);
+}
+
+const Reservation* AddressSpace::reservation_at(std::uint64_t address) const {
+  return range_at(reservations_, address);
+}
+
+bool AddressSpace::mapped(std::uint64_t address, std::uint64_t bytes) const {
+  const std::uint64_t end = address + bytes;
+  if (end < address) return false;
+  for (const Mapping* m = mapping_at(address); m != nullptr; m = mapping_at(m->base + m->size)) {
+    if (end <= m->base + m->size) return true;
+  }
+  return false;
+}
+
+bool AddressSpace::accessible(std::uint64_t address, std::uint64_t bytes, bool write) const {
+  const std::uint64_t end = address + bytes;
+  if (end < address) return false;
+  for (const Mapping* m = mapping_at(address); m != nullptr; m = mapping_at(m->base + m->size)) {
+    if (m->access == CU_MEM_ACCESS_FLAGS_PROT_NONE) return false;
+    if (write && m->access != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return false;
+    if (end <= m->base + m->size) return true;
+  }
+  return false;
+}
+
+}  // namespace simgpu

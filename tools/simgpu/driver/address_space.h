@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "tools/simgpu/driver/cuda_api.h"
+#include "tools/simgpu/driver/physical.h"
+
+namespace simgpu {
+
+/// A range of device addresses that was reserved.
+struct Reservation {
+  std::uint64_t base = 0;
+  std::uint64_t size = 0;    ///< as asked for
+  std::uint64_t extent = 0;  ///< rounded up to frames: what is really held
+  bool plain = false;        ///< holds a plain allocation; the program may not map into it
+};
+
+/// Physical memory at an address.
+struct Mapping {
+  std::uint64_t base = 0;
+  std::uint64_t size = 0;
+  Physical* physical = nullptr;
+  unsigned long long access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+};
+
+/// The device's addresses: reservations and what is mapped into them, by the rules of the CUDA driver API's
+/// "Virtual Memory Management" page. Addresses are addresses of this process too; what is not mapped or has
+/// no access is PROT_NONE, so that a touch traps. Not thread-safe: the device lock protects it.
+class AddressSpace {
+ public:
+  explicit AddressSpace(PhysicalMemory& physical) : physical_(physical) {}
+  AddressSpace(const AddressSpace&) = delete;
+  AddressSpace& operator=(const AddressSpace&) = delete;
+
+  /// Reserves addresses; `alignment` is 0 or a power of two, `hint` is taken where it is free.
+  CUresult reserve(std::uint64_t size, std::uint64_t alignment, std::uint64_t hint, bool plain,
+                   std::uint64_t* out);
+  /// The range must be exactly one reservation without mappings.
+  CUresult free_reservation(std::uint64_t base, std::uint64_t size, bool plain);
+  /// Maps all of `physical` into an unmapped part of one reservation, without access.
+  CUresult map(std::uint64_t base, Physical* physical, bool plain);
+  /// Removes one or several whole neighbouring mappings. Does not wait for any work.
+  CUresult unmap(std::uint64_t base, std::uint64_t size, bool plain);
+  /// Sets the access of one or several whole neighbouring mappings.
+  CUresult set_access(std::uint64_t base, std::uint64_t size, unsigned long long access, bool plain);
+
+  /// Null where nothing is mapped or reserved.
+  [[nodiscard]] const Mapping* mapping_at(std::uint64_t address) const;
+  [[nodiscard]] const Reservation* reservation_at(std::uint64_t address) const;
+  /// True if every byte is mapped, with any access.
+  [[nodiscard]] bool mapped(std::uint64_t address, std::uint64_t bytes) const;
+  /// True if every byte is mapped with access for reading, or for writing.
+  [[nodiscard]] bool accessible(std::uint64_t address, std::uint64_t bytes, bool write) const;
+
+ private:
+  bool take(std::uint64_t base, std::uint64_t extent);
+  bool place(std::uint64_t extent, std::uint64_t alignment, std::uint64_t* out);
+  bool whole_mappings(std::uint64_t base, std::uint64_t size, bool plain) const;
+  bool room_for_one_more();
+
+  PhysicalMemory& physical_;
+  std::map<std::uint64_t, Reservation> reservations_;
+  std::map<std::uint64_t, Mapping> mappings_;
+  Intervals taken_;  ///< reserved extents, plus a gap of one frame after each
+  std::uint64_t maps_counted_ = 0;
+  std::uint64_t mappings_when_counted_ = 0;
+};
+
+}  // namespace simgpu

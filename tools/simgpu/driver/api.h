@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "tools/simgpu/driver/cuda_api.h"
+#include "tools/simgpu/driver/device.h"
+#include "tools/simgpu/driver/execute.h"
+#include "tools/simgpu/driver/report.h"
+
+#define SIMGPU_EXPORT __attribute__((visibility("default")))
+#define SIMGPU_UNPAREN(...) __VA_ARGS__
+#define SIMGPU_REST(...) __VA_OPT__(, ) __VA_ARGS__
+
+/// Defines an exported driver function. The braces that follow are its body, which sees `d`, the device, and
+/// runs under the device lock after cuInit. Used as: SIMGPU_API(cuName, (params), argument, names) { … }
+#define SIMGPU_API(name, params, ...)                                                                       \
+  static CUresult name##_body([[maybe_unused]] ::simgpu::Device& d SIMGPU_REST params);                     \
+  extern "C" SIMGPU_EXPORT CUresult CUDAAPI name params {                                                   \
+    return ::simgpu::enter(::simgpu::Entry::name,                                                           \
+                           [&](::simgpu::Device& d) { return name##_body(d __VA_OPT__(, ) __VA_ARGS__); }); \
+  }                                                                                                         \
+  static CUresult name##_body([[maybe_unused]] ::simgpu::Device& d SIMGPU_REST params)
+
+/// The same for a function that needs a current context, which the body sees as `context`.
+#define SIMGPU_API_CONTEXT(name, params, ...)                                                   \
+  static CUresult name##_body([[maybe_unused]] ::simgpu::Device& d,                             \
+                              [[maybe_unused]] ::simgpu::Context& context SIMGPU_REST params);  \
+  extern "C" SIMGPU_EXPORT CUresult CUDAAPI name params {                                       \
+    return ::simgpu::enter_context(::simgpu::Entry::name,                                       \
+                                   [&](::simgpu::Device& d, ::simgpu::Context& context) {       \
+                                     return name##_body(d, context __VA_OPT__(, ) __VA_ARGS__); \
+                                   });                                                          \
+  }                                                                                             \
+  static CUresult name##_body([[maybe_unused]] ::simgpu::Device& d,                             \
+                              [[maybe_unused]] ::simgpu::Context& context SIMGPU_REST params)
+
+/// The same for a function with a per-thread twin, name_ptsz or name_ptds. The body sees `per_thread`: what a
+/// null stream means.
+#define SIMGPU_API_TWINS(name, suffix, params, ...)                                       \
+  static CUresult name##_body(::simgpu::Device& d, ::simgpu::Context& context,            \
+                              bool per_thread SIMGPU_REST params);                        \
+  extern "C" SIMGPU_EXPORT CUresult CUDAAPI name params {                                 \
+    return ::simgpu::enter_context(::simgpu::Entry::name,                                 \
+                                   [&](::simgpu::Device& d, ::simgpu::Context& context) { \
+                                     return name##_body(d, context, false, __VA_ARGS__);  \
+                                   });                                                    \
+  }                                                                                       \
+  extern "C" SIMGPU_EXPORT CUresult CUDAAPI name##suffix params {                         \
+    return ::simgpu::enter_context(::simgpu::Entry::name,                                 \
+                                   [&](::simgpu::Device& d, ::simgpu::Context& context) { \
+                                     return name##_body(d, context, true, __VA_ARGS__);   \
+                                   });                                                    \
+  }                                                                                       \
+  static CUresult name##_body([[maybe_unused]] ::simgpu::Device& d,                       \
+                              [[maybe_unused]] ::simgpu::Context& context,                \
+                              [[maybe_unused]] bool per_thread SIMGPU_REST params)
+
+/// See simgpu/abi.h.
+extern "C" SIMGPU_EXPORT int simgpuLibrarySetBody(void* library, const char* name,
+                                                  const SimgpuKernelBody* body);
+
+namespace simgpu {
+
+/// Every exported function, by its exported name; per-thread twins count with their twin.
+enum class Entry : std::uint16_t {
+#define SIMGPU_ENTRY(base, exported, since, twin) exported,
+#include "tools/simgpu/driver/entries.def"
+#undef SIMGPU_ENTRY
+};
+
+/// The calling thread's current context, or null.
+inline Context* current_context() {
+  return context_stack().empty() ? nullptr : context_stack().back();
+}
+
+inline void count_call(Entry entry) {
+  add(page().calls[static_cast<std::size_t>(entry)]);
+}
+
+/// What every call passes through: counted, refused before cuInit and in host functions, under the device
+/// lock, and with a chance for queued work to run at its end. A current context that is in an error answers
+/// every call with that error.
+template <class Body>
+CUresult enter(Entry entry, Body&& body) noexcept {
+  Device* d = device();
+  if (d == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  count_call(entry);
+  if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
+  const std::scoped_lock lock(d->mutex);
+  const Context* current = current_context();
+  if (current != nullptr && current->sticky != CUDA_SUCCESS) return current->sticky;
+  const CUresult result = body(*d);
+  d->scheduler.breathe();
+  return result;
+}
+
+template <class Body>
+CUresult enter_context(Entry entry, Body&& body) noexcept {
+  return enter(entry, [&](Device& d) {
+    Context* current = current_context();
+    if (current == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!current->alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return body(d, *current);
+  });
+}
+
+/// Queues work that is not waited for.
+inline std::uint64_t enqueue(Device& d, const std::shared_ptr<Stream>& stream,
+                             decltype(Operation::work)&& work) {
+  Operation operation;
+  operation.work = std::move(work);
+  return d.scheduler.enqueue(stream, std::move(operation));
+}
+
+/// Waits for an operation and returns the context's state.
+inline CUresult wait_for(Device& d, const std::shared_ptr<Stream>& stream, std::uint64_t ticket) {
+  d.scheduler.run_until(stream, ticket);
+  return stream->context->sticky;
+}
+
+}  // namespace simgpu

@@ -1,0 +1,207 @@
+#include <iterator>
+
+#include "tools/simgpu/driver/api.h"
+
+namespace simgpu {
+namespace {
+
+constexpr unsigned kContextFlags = CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX |
+                                   CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE | CU_CTX_SYNC_MEMOPS;
+
+/// The context that a handle names, or null.
+Context* find_context(Device& d, CUcontext handle) {
+  const auto it = d.contexts.find(handle);
+  return it == d.contexts.end() ? nullptr : it->second;
+}
+
+CUresult create_context(Device& d, CUcontext* out, unsigned flags, CUdevice dev) {
+  if (out == nullptr || (flags & ~kContextFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (dev != 0) return CUDA_ERROR_INVALID_DEVICE;
+  auto* context = new Context;
+  context->flags = flags;
+  d.contexts.emplace(handle_of(context), context);
+  d.start_context(context);
+  context_stack().push_back(context);
+  *out = handle_of(context);
+  return CUDA_SUCCESS;
+}
+
+CUresult synchronize(Device& d, Context& context) {
+  d.scheduler.drain(&context);
+  return context.sticky;
+}
+
+}  // namespace
+
+SIMGPU_API(cuDevicePrimaryCtxRetain, (CUcontext * out, CUdevice dev), out, dev) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (dev != 0) return CUDA_ERROR_INVALID_DEVICE;
+  if (!d.primary.alive) d.start_context(&d.primary);
+  ++d.primary.retained;
+  *out = handle_of(&d.primary);
+  return CUDA_SUCCESS;
+}
+
+/// Release and reset must work while the context is in an error: they are the way out of it.
+static CUresult leave_primary(Entry entry, CUdevice dev, bool reset) {
+  Device* d = device();
+  if (d == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  count_call(entry);
+  if (dev != 0) return CUDA_ERROR_INVALID_DEVICE;
+  const std::scoped_lock lock(d->mutex);
+  if (!d->primary.alive) return reset ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+  if (reset) {
+    d->end_context(&d->primary);
+    d->primary.sticky = CUDA_SUCCESS;
+    if (d->primary.retained > 0) d->start_context(&d->primary);
+    return CUDA_SUCCESS;
+  }
+  if (d->primary.retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (--d->primary.retained == 0) {
+    d->end_context(&d->primary);
+    d->primary.sticky = CUDA_SUCCESS;
+  }
+  return CUDA_SUCCESS;
+}
+
+extern "C" SIMGPU_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
+  return leave_primary(Entry::cuDevicePrimaryCtxRelease_v2, dev, false);
+}
+
+extern "C" SIMGPU_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice dev) {
+  return leave_primary(Entry::cuDevicePrimaryCtxReset_v2, dev, true);
+}
+
+SIMGPU_API(cuDevicePrimaryCtxSetFlags_v2, (CUdevice dev, unsigned flags), dev, flags) {
+  if (dev != 0) return CUDA_ERROR_INVALID_DEVICE;
+  if ((flags & ~kContextFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  d.primary.flags = flags;
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API(cuDevicePrimaryCtxGetState, (CUdevice dev, unsigned* flags, int* active), dev, flags, active) {
+  if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (dev != 0) return CUDA_ERROR_INVALID_DEVICE;
+  *flags = d.primary.flags;
+  *active = d.primary.alive ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API(cuCtxCreate_v2, (CUcontext * out, unsigned flags, CUdevice dev), out, flags, dev) {
+  return create_context(d, out, flags, dev);
+}
+
+SIMGPU_API(cuCtxCreate_v3,
+           (CUcontext * out, CUexecAffinityParam* affinity, int count, unsigned flags, CUdevice dev), out,
+           affinity, count, flags, dev) {
+  if (count != 0 || affinity != nullptr) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+  return create_context(d, out, flags, dev);
+}
+
+SIMGPU_API(cuCtxCreate_v4, (CUcontext * out, CUctxCreateParams* params, unsigned flags, CUdevice dev), out,
+           params, flags, dev) {
+  if (params != nullptr && (params->numExecAffinityParams != 0 || params->cigParams != nullptr)) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return create_context(d, out, flags, dev);
+}
+
+extern "C" SIMGPU_EXPORT CUresult CUDAAPI cuCtxDestroy_v2(CUcontext handle) {
+  Device* d = device();
+  if (d == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  count_call(Entry::cuCtxDestroy_v2);
+  const std::scoped_lock lock(d->mutex);
+  Context* context = find_context(*d, handle);
+  if (context == nullptr || context->primary || !context->alive) return CUDA_ERROR_INVALID_CONTEXT;
+  d->end_context(context);
+  if (current_context() == context) context_stack().pop_back();
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API(cuCtxGetCurrent, (CUcontext * out), out) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *out = current_context() == nullptr ? nullptr : handle_of(current_context());
+  return CUDA_SUCCESS;
+}
+
+/// Binds a context in place of the current one; null unbinds.
+SIMGPU_API(cuCtxSetCurrent, (CUcontext handle), handle) {
+  std::vector<Context*>& stack = context_stack();
+  Context* context = find_context(d, handle);
+  if (handle != nullptr && (context == nullptr || !context->alive)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!stack.empty()) stack.pop_back();
+  if (context != nullptr) stack.push_back(context);
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API(cuCtxPushCurrent_v2, (CUcontext handle), handle) {
+  Context* context = find_context(d, handle);
+  if (context == nullptr || !context->alive) return CUDA_ERROR_INVALID_CONTEXT;
+  context_stack().push_back(context);
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API(cuCtxPopCurrent_v2, (CUcontext * out), out) {
+  if (context_stack().empty()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (out != nullptr) *out = handle_of(context_stack().back());
+  context_stack().pop_back();
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API_CONTEXT(cuCtxGetDevice, (CUdevice * dev), dev) {
+  if (dev == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *dev = 0;
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API(cuCtxGetDevice_v2, (CUdevice * dev, CUcontext handle), dev, handle) {
+  if (dev == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Context* context = handle == nullptr ? current_context() : find_context(d, handle);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!context->alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  *dev = 0;
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API_CONTEXT(cuCtxGetFlags, (unsigned* flags), flags) {
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *flags = context.flags;
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API(cuCtxGetId, (CUcontext handle, unsigned long long* id), handle, id) {
+  if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Context* context = handle == nullptr ? current_context() : find_context(d, handle);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!context->alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  *id = context->id;
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API(cuCtxGetApiVersion, (CUcontext handle, unsigned* version), handle, version) {
+  if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (handle != nullptr && find_context(d, handle) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  constexpr unsigned kContextApi = 3020;
+  *version = kContextApi;
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API_CONTEXT(cuCtxSynchronize, ()) {
+  return synchronize(d, context);
+}
+
+SIMGPU_API(cuCtxSynchronize_v2, (CUcontext handle), handle) {
+  Context* context = handle == nullptr ? current_context() : find_context(d, handle);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!context->alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return synchronize(d, *context);
+}
+
+SIMGPU_API_CONTEXT(cuCtxGetStreamPriorityRange, (int* least, int* greatest), least, greatest) {
+  constexpr int kGreatest = -5;
+  if (least != nullptr) *least = 0;
+  if (greatest != nullptr) *greatest = kGreatest;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace simgpu

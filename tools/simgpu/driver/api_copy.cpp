@@ -1,0 +1,167 @@
+#include <optional>
+
+#include "tools/simgpu/driver/transfer.h"
+
+/// Copies of the CUDA driver API's "Memory Management" page.
+namespace simgpu {
+namespace {
+
+std::uint64_t address_of(const void* pointer) {
+  return reinterpret_cast<std::uint64_t>(pointer);
+}
+
+/// One side of a 2D or 3D copy. Arrays are not supported.
+struct End {
+  Side side;
+  std::uint64_t base;
+};
+
+std::optional<End> end_of(CUmemorytype type, const void* host, CUdeviceptr dev) {
+  switch (type) {
+    case CU_MEMORYTYPE_HOST:
+      return End{Side::kHost, address_of(host)};
+    case CU_MEMORYTYPE_DEVICE:
+      return End{Side::kDevice, dev};
+    case CU_MEMORYTYPE_UNIFIED:
+      return End{Side::kUnified, dev};
+    default:
+      return std::nullopt;
+  }
+}
+
+CUresult copy_2d(Device& d, Context& context, const std::shared_ptr<Stream>& stream, const CUDA_MEMCPY2D* c,
+                 bool synchronous) {
+  if (c == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto src = end_of(c->srcMemoryType, c->srcHost, c->srcDevice);
+  const auto dst = end_of(c->dstMemoryType, c->dstHost, c->dstDevice);
+  if (!src || !dst) return CUDA_ERROR_INVALID_VALUE;
+  CopyRequest r;
+  r.src_side = src->side;
+  r.dst_side = dst->side;
+  r.width = c->WidthInBytes;
+  r.height = c->Height;
+  // A pitch of 0 stands for rows without gaps.
+  r.src_pitch = c->srcPitch == 0 ? c->srcXInBytes + r.width : c->srcPitch;
+  r.dst_pitch = c->dstPitch == 0 ? c->dstXInBytes + r.width : c->dstPitch;
+  if (r.src_pitch < c->srcXInBytes + r.width || r.dst_pitch < c->dstXInBytes + r.width) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  r.src = src->base + c->srcY * r.src_pitch + c->srcXInBytes;
+  r.dst = dst->base + c->dstY * r.dst_pitch + c->dstXInBytes;
+  return transfer(d, context, stream, r, synchronous);
+}
+
+CUresult copy_3d(Device& d, Context& context, const std::shared_ptr<Stream>& stream, const CUDA_MEMCPY3D* c,
+                 bool synchronous) {
+  if (c == nullptr || c->srcLOD != 0 || c->dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto src = end_of(c->srcMemoryType, c->srcHost, c->srcDevice);
+  const auto dst = end_of(c->dstMemoryType, c->dstHost, c->dstDevice);
+  if (!src || !dst) return CUDA_ERROR_INVALID_VALUE;
+  CopyRequest r;
+  r.src_side = src->side;
+  r.dst_side = dst->side;
+  r.width = c->WidthInBytes;
+  r.height = c->Height;
+  r.depth = c->Depth;
+  r.src_pitch = c->srcPitch == 0 ? c->srcXInBytes + r.width : c->srcPitch;
+  r.dst_pitch = c->dstPitch == 0 ? c->dstXInBytes + r.width : c->dstPitch;
+  const std::uint64_t src_rows = c->srcHeight == 0 ? c->srcY + r.height : c->srcHeight;
+  const std::uint64_t dst_rows = c->dstHeight == 0 ? c->dstY + r.height : c->dstHeight;
+  if (r.src_pitch < c->srcXInBytes + r.width || r.dst_pitch < c->dstXInBytes + r.width ||
+      src_rows < c->srcY + r.height || dst_rows < c->dstY + r.height) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  r.src_slice = src_rows * r.src_pitch;
+  r.dst_slice = dst_rows * r.dst_pitch;
+  r.src = src->base + c->srcZ * r.src_slice + c->srcY * r.src_pitch + c->srcXInBytes;
+  r.dst = dst->base + c->dstZ * r.dst_slice + c->dstY * r.dst_pitch + c->dstXInBytes;
+  return transfer(d, context, stream, r, synchronous);
+}
+
+}  // namespace
+
+SIMGPU_API_TWINS(cuMemcpy, _ptds, (CUdeviceptr dst, CUdeviceptr src, size_t n), dst, src, n) {
+  return transfer(d, context, d.find_stream(&context, nullptr, per_thread),
+                  CopyRequest::linear(dst, Side::kUnified, src, Side::kUnified, n), true);
+}
+
+SIMGPU_API_TWINS(cuMemcpyAsync, _ptsz, (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream), dst,
+                 src, n, stream) {
+  return transfer(d, context, d.find_stream(&context, stream, per_thread),
+                  CopyRequest::linear(dst, Side::kUnified, src, Side::kUnified, n), false);
+}
+
+SIMGPU_API_TWINS(cuMemcpyHtoD_v2, _ptds, (CUdeviceptr dst, const void* src, size_t n), dst, src, n) {
+  return transfer(d, context, d.find_stream(&context, nullptr, per_thread),
+                  CopyRequest::linear(dst, Side::kDevice, address_of(src), Side::kHost, n), true);
+}
+
+SIMGPU_API_TWINS(cuMemcpyHtoDAsync_v2, _ptsz, (CUdeviceptr dst, const void* src, size_t n, CUstream stream),
+                 dst, src, n, stream) {
+  return transfer(d, context, d.find_stream(&context, stream, per_thread),
+                  CopyRequest::linear(dst, Side::kDevice, address_of(src), Side::kHost, n), false);
+}
+
+SIMGPU_API_TWINS(cuMemcpyDtoH_v2, _ptds, (void* dst, CUdeviceptr src, size_t n), dst, src, n) {
+  return transfer(d, context, d.find_stream(&context, nullptr, per_thread),
+                  CopyRequest::linear(address_of(dst), Side::kHost, src, Side::kDevice, n), true);
+}
+
+SIMGPU_API_TWINS(cuMemcpyDtoHAsync_v2, _ptsz, (void* dst, CUdeviceptr src, size_t n, CUstream stream), dst,
+                 src, n, stream) {
+  return transfer(d, context, d.find_stream(&context, stream, per_thread),
+                  CopyRequest::linear(address_of(dst), Side::kHost, src, Side::kDevice, n), false);
+}
+
+SIMGPU_API_TWINS(cuMemcpyDtoD_v2, _ptds, (CUdeviceptr dst, CUdeviceptr src, size_t n), dst, src, n) {
+  return transfer(d, context, d.find_stream(&context, nullptr, per_thread),
+                  CopyRequest::linear(dst, Side::kDevice, src, Side::kDevice, n), true);
+}
+
+SIMGPU_API_TWINS(cuMemcpyDtoDAsync_v2, _ptsz, (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream),
+                 dst, src, n, stream) {
+  return transfer(d, context, d.find_stream(&context, stream, per_thread),
+                  CopyRequest::linear(dst, Side::kDevice, src, Side::kDevice, n), false);
+}
+
+/// With one device both contexts are on it: an ordinary copy.
+SIMGPU_API_TWINS(cuMemcpyPeer, _ptds,
+                 (CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t n),
+                 dst, dst_context, src, src_context, n) {
+  if (!d.contexts.contains(dst_context) || !d.contexts.contains(src_context))
+    return CUDA_ERROR_INVALID_CONTEXT;
+  return transfer(d, context, d.find_stream(&context, nullptr, per_thread),
+                  CopyRequest::linear(dst, Side::kDevice, src, Side::kDevice, n), true);
+}
+
+SIMGPU_API_TWINS(cuMemcpyPeerAsync, _ptsz,
+                 (CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t n,
+                  CUstream stream),
+                 dst, dst_context, src, src_context, n, stream) {
+  if (!d.contexts.contains(dst_context) || !d.contexts.contains(src_context))
+    return CUDA_ERROR_INVALID_CONTEXT;
+  return transfer(d, context, d.find_stream(&context, stream, per_thread),
+                  CopyRequest::linear(dst, Side::kDevice, src, Side::kDevice, n), false);
+}
+
+SIMGPU_API_TWINS(cuMemcpy2D_v2, _ptds, (const CUDA_MEMCPY2D* copy), copy) {
+  return copy_2d(d, context, d.find_stream(&context, nullptr, per_thread), copy, true);
+}
+
+SIMGPU_API_TWINS(cuMemcpy2DUnaligned_v2, _ptds, (const CUDA_MEMCPY2D* copy), copy) {
+  return copy_2d(d, context, d.find_stream(&context, nullptr, per_thread), copy, true);
+}
+
+SIMGPU_API_TWINS(cuMemcpy2DAsync_v2, _ptsz, (const CUDA_MEMCPY2D* copy, CUstream stream), copy, stream) {
+  return copy_2d(d, context, d.find_stream(&context, stream, per_thread), copy, false);
+}
+
+SIMGPU_API_TWINS(cuMemcpy3D_v2, _ptds, (const CUDA_MEMCPY3D* copy), copy) {
+  return copy_3d(d, context, d.find_stream(&context, nullptr, per_thread), copy, true);
+}
+
+SIMGPU_API_TWINS(cuMemcpy3DAsync_v2, _ptsz, (const CUDA_MEMCPY3D* copy, CUstream stream), copy, stream) {
+  return copy_3d(d, context, d.find_stream(&context, stream, per_thread), copy, false);
+}
+
+}  // namespace simgpu

@@ -1,0 +1,195 @@
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+
+#include "tools/simgpu/driver/api.h"
+
+namespace simgpu {
+namespace {
+
+constexpr int kDriverVersion = 13000;
+constexpr const char* kPciBusId = "0000:01:00.0";
+
+bool is_device(CUdevice dev) {
+  return dev == 0;
+}
+
+/// Attributes of a device of compute capability 9; what a profile states comes from there. Attributes that
+/// are not listed are 0: the feature is absent.
+int attribute_value(const Config& config, CUdevice_attribute attribute) {
+  switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+      return config.compute_major;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+      return config.compute_minor;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+      return config.multiprocessors;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:
+      return 1024;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z:
+      return 64;
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X:
+      return 2147483647;
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y:
+    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z:
+      return 65535;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
+      return 48 << 10;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+      return 227 << 10;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
+      return 228 << 10;
+    case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
+      return 1 << 10;
+    case CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY:
+      return 64 << 10;
+    case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
+      return 32;
+    case CU_DEVICE_ATTRIBUTE_MAX_PITCH:
+      return 2147483647;
+    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:
+    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR:
+      return 64 << 10;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
+      return 2048;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
+      return 32;
+    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
+      return 1980000;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
+      return 2619000;
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
+      return 5120;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+      return 50 << 20;
+    case CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT:
+      return 512;
+    case CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT:
+      return 32;
+    case CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT:
+      return 512;
+    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
+      return 3;
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
+      return 1;
+    case CU_DEVICE_ATTRIBUTE_GPU_OVERLAP:
+    case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
+    case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
+    case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
+    case CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
+    case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM:
+    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+CUuuid device_uuid(const Config& config) {
+  CUuuid uuid{};
+  std::snprintf(uuid.bytes, sizeof uuid.bytes, "simgpu-%.8s", config.name.c_str());
+  return uuid;
+}
+
+CUresult read_uuid(const Device& d, CUuuid* uuid, CUdevice dev) {
+  if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  *uuid = device_uuid(d.config);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+extern "C" SIMGPU_EXPORT CUresult CUDAAPI cuInit(unsigned int flags) {
+  count_call(Entry::cuInit);
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  return start_device();
+}
+
+extern "C" SIMGPU_EXPORT CUresult CUDAAPI cuDriverGetVersion(int* version) {
+  count_call(Entry::cuDriverGetVersion);
+  if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *version = kDriverVersion;
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API(cuDeviceGetCount, (int* count), count) {
+  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *count = 1;
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API(cuDeviceGet, (CUdevice * dev, int ordinal), dev, ordinal) {
+  if (dev == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (ordinal != 0) return CUDA_ERROR_INVALID_DEVICE;
+  *dev = 0;
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API(cuDeviceGetName, (char* name, int len, CUdevice dev), name, len, dev) {
+  if (name == nullptr || len <= 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  std::snprintf(name, static_cast<std::size_t>(len), "%s", d.config.name.c_str());
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API(cuDeviceGetUuid, (CUuuid * uuid, CUdevice dev), uuid, dev) {
+  return read_uuid(d, uuid, dev);
+}
+SIMGPU_API(cuDeviceGetUuid_v2, (CUuuid * uuid, CUdevice dev), uuid, dev) {
+  return read_uuid(d, uuid, dev);
+}
+
+SIMGPU_API(cuDeviceTotalMem_v2, (size_t * bytes, CUdevice dev), bytes, dev) {
+  if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  *bytes = d.physical.capacity();
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API(cuDeviceGetAttribute, (int* value, CUdevice_attribute attribute, CUdevice dev), value, attribute,
+           dev) {
+  if (value == nullptr || attribute <= 0 || attribute >= CU_DEVICE_ATTRIBUTE_MAX)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (!is_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  *value = attribute_value(d.config, attribute);
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API(cuDeviceComputeCapability, (int* major, int* minor, CUdevice dev), major, minor, dev) {
+  if (major == nullptr || minor == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  *major = d.config.compute_major;
+  *minor = d.config.compute_minor;
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API(cuDeviceGetPCIBusId, (char* text, int len, CUdevice dev), text, len, dev) {
+  if (text == nullptr || len <= 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  std::snprintf(text, static_cast<std::size_t>(len), "%s", kPciBusId);
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API(cuDeviceGetByPCIBusId, (CUdevice * dev, const char* text), dev, text) {
+  if (dev == nullptr || text == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (std::string_view(text) != kPciBusId) return CUDA_ERROR_INVALID_DEVICE;
+  *dev = 0;
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API(cuDeviceCanAccessPeer, (int* can, CUdevice dev, CUdevice peer), can, dev, peer) {
+  if (can == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_device(dev) || !is_device(peer)) return CUDA_ERROR_INVALID_DEVICE;
+  *can = 0;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace simgpu

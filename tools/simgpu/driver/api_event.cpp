@@ -1,0 +1,97 @@
+#include "tools/simgpu/driver/api.h"
+
+/// "Event Management" of the CUDA driver API.
+namespace simgpu {
+namespace {
+
+constexpr unsigned kEventFlags = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+
+Event* find_event(Device& d, CUevent handle) {
+  const auto it = d.events.find(handle);
+  return it == d.events.end() ? nullptr : it->second.get();
+}
+
+CUresult record(Device& d, Context& context, bool per_thread, CUevent event_handle, CUstream handle) {
+  Event* event = find_event(d, event_handle);
+  const std::shared_ptr<Stream> stream = d.find_stream(&context, handle, per_thread);
+  if (event == nullptr || stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  auto made = std::make_shared<EventRecord>();
+  made->stream = stream;
+  made->ticket = enqueue(d, stream, Mark{made});
+  event->record = std::move(made);
+  return CUDA_SUCCESS;
+}
+
+CUresult elapsed(Device& d, Context& context, float* ms, CUevent start_handle, CUevent end_handle) {
+  if (ms == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Event* start = find_event(d, start_handle);
+  const Event* end = find_event(d, end_handle);
+  if (start == nullptr || end == nullptr || ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  if (start->record == nullptr || end->record == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  for (const Event* event : {start, end}) {
+    const bool done = d.scheduler.poll(event->record->stream, event->record->ticket);
+    if (context.sticky != CUDA_SUCCESS) return context.sticky;
+    if (!done) return CUDA_ERROR_NOT_READY;
+  }
+  constexpr double kNanosPerMilli = 1e6;
+  *ms =
+      static_cast<float>(static_cast<double>(end->record->time_ns - start->record->time_ns) / kNanosPerMilli);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+SIMGPU_API_CONTEXT(cuEventCreate, (CUevent * out, unsigned flags), out, flags) {
+  if (out == nullptr || (flags & ~kEventFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & CU_EVENT_INTERPROCESS) != 0) {
+    return (flags & CU_EVENT_DISABLE_TIMING) == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+  }
+  auto event = std::make_unique<Event>();
+  event->flags = flags;
+  *out = reinterpret_cast<CUevent>(event.get());
+  d.events.emplace(*out, std::move(event));
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API(cuEventDestroy_v2, (CUevent handle), handle) {
+  return d.events.erase(handle) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+SIMGPU_API_TWINS(cuEventRecord, _ptsz, (CUevent event, CUstream stream), event, stream) {
+  return record(d, context, per_thread, event, stream);
+}
+
+SIMGPU_API_TWINS(cuEventRecordWithFlags, _ptsz, (CUevent event, CUstream stream, unsigned flags), event,
+                 stream, flags) {
+  if ((flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  return record(d, context, per_thread, event, stream);
+}
+
+SIMGPU_API(cuEventQuery, (CUevent handle), handle) {
+  const Event* event = find_event(d, handle);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (event->record == nullptr) return CUDA_SUCCESS;
+  const std::shared_ptr<EventRecord> record = event->record;
+  const bool done = d.scheduler.poll(record->stream, record->ticket);
+  if (record->stream->context->sticky != CUDA_SUCCESS) return record->stream->context->sticky;
+  return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+SIMGPU_API(cuEventSynchronize, (CUevent handle), handle) {
+  const Event* event = find_event(d, handle);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (event->record == nullptr) return CUDA_SUCCESS;
+  const std::shared_ptr<EventRecord> record = event->record;
+  return wait_for(d, record->stream, record->ticket);
+}
+
+SIMGPU_API_CONTEXT(cuEventElapsedTime, (float* ms, CUevent start, CUevent end), ms, start, end) {
+  return elapsed(d, context, ms, start, end);
+}
+SIMGPU_API_CONTEXT(cuEventElapsedTime_v2, (float* ms, CUevent start, CUevent end), ms, start, end) {
+  return elapsed(d, context, ms, start, end);
+}
+
+}  // namespace simgpu

@@ -1,0 +1,147 @@
+#include <algorithm>
+
+#include "tools/simgpu/driver/api.h"
+
+/// "Stream Management" of the CUDA driver API. What the default streams mean: the page "Stream
+/// synchronization behavior".
+namespace simgpu {
+namespace {
+
+constexpr int kGreatestPriority = -5;
+
+CUresult create_stream(Device& d, Context& context, CUstream* out, unsigned flags, int priority) {
+  if (out == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const std::shared_ptr<Stream> stream =
+      d.new_stream(&context, flags, std::clamp(priority, kGreatestPriority, 0));
+  *out = reinterpret_cast<CUstream>(stream.get());
+  d.streams.emplace(*out, stream);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+SIMGPU_API_CONTEXT(cuStreamCreate, (CUstream * out, unsigned flags), out, flags) {
+  return create_stream(d, context, out, flags, 0);
+}
+
+SIMGPU_API_CONTEXT(cuStreamCreateWithPriority, (CUstream * out, unsigned flags, int priority), out, flags,
+                   priority) {
+  return create_stream(d, context, out, flags, priority);
+}
+
+/// Returns at once; queued work still runs.
+SIMGPU_API_CONTEXT(cuStreamDestroy_v2, (CUstream handle), handle) {
+  return d.streams.erase(handle) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+SIMGPU_API_TWINS(cuStreamSynchronize, _ptsz, (CUstream handle), handle) {
+  const std::shared_ptr<Stream> stream = d.find_stream(&context, handle, per_thread);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  // The legacy stream's work waits for all blocking streams, so waiting for it means waiting for those too.
+  if (stream->legacy) return wait_for(d, stream, enqueue(d, stream, Nothing{}));
+  return wait_for(d, stream, stream->enqueued);
+}
+
+SIMGPU_API_TWINS(cuStreamQuery, _ptsz, (CUstream handle), handle) {
+  const std::shared_ptr<Stream> stream = d.find_stream(&context, handle, per_thread);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const bool done = d.scheduler.poll(stream, stream->enqueued);
+  if (context.sticky != CUDA_SUCCESS) return context.sticky;
+  return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+SIMGPU_API_TWINS(cuStreamWaitEvent, _ptsz, (CUstream handle, CUevent event_handle, unsigned flags), handle,
+                 event_handle, flags) {
+  const std::shared_ptr<Stream> stream = d.find_stream(&context, handle, per_thread);
+  const auto event = d.events.find(event_handle);
+  if (stream == nullptr || event == d.events.end()) return CUDA_ERROR_INVALID_HANDLE;
+  if ((flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const std::shared_ptr<EventRecord>& record = event->second->record;
+  if (record == nullptr) return CUDA_SUCCESS;
+  Operation operation;
+  operation.waits.push_back(Wait{record->stream, record->ticket});
+  d.scheduler.enqueue(stream, std::move(operation));
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API_TWINS(cuLaunchHostFunc, _ptsz, (CUstream handle, CUhostFn function, void* argument), handle,
+                 function, argument) {
+  const std::shared_ptr<Stream> stream = d.find_stream(&context, handle, per_thread);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  enqueue(d, stream, HostCall{function, argument});
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API_TWINS(cuStreamGetCtx, _ptsz, (CUstream handle, CUcontext* out), handle, out) {
+  const std::shared_ptr<Stream> stream = d.find_stream(&context, handle, per_thread);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *out = handle_of(stream->context);
+  return CUDA_SUCCESS;
+}
+
+/// Green contexts cannot be made, so a stream never belongs to one.
+SIMGPU_API_TWINS(cuStreamGetCtx_v2, _ptsz, (CUstream handle, CUcontext* out, CUgreenCtx* green), handle, out,
+                 green) {
+  const std::shared_ptr<Stream> stream = d.find_stream(&context, handle, per_thread);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (out == nullptr || green == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *out = handle_of(stream->context);
+  *green = nullptr;
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API_TWINS(cuStreamGetFlags, _ptsz, (CUstream handle, unsigned* flags), handle, flags) {
+  const std::shared_ptr<Stream> stream = d.find_stream(&context, handle, per_thread);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *flags = stream->flags;
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API_TWINS(cuStreamGetPriority, _ptsz, (CUstream handle, int* priority), handle, priority) {
+  const std::shared_ptr<Stream> stream = d.find_stream(&context, handle, per_thread);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *priority = stream->priority;
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API_TWINS(cuStreamGetId, _ptsz, (CUstream handle, unsigned long long* id), handle, id) {
+  const std::shared_ptr<Stream> stream = d.find_stream(&context, handle, per_thread);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *id = stream->id;
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API_TWINS(cuStreamGetDevice, _ptsz, (CUstream handle, CUdevice* dev), handle, dev) {
+  if (d.find_stream(&context, handle, per_thread) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (dev == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *dev = 0;
+  return CUDA_SUCCESS;
+}
+
+/// Always "not capturing": stream capture cannot be started.
+SIMGPU_API_TWINS(cuStreamIsCapturing, _ptsz, (CUstream handle, CUstreamCaptureStatus* status), handle,
+                 status) {
+  if (d.find_stream(&context, handle, per_thread) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+
+/// The calling thread's capture mode; kept so that callers that swap it get back what they set.
+SIMGPU_API(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode), mode) {
+  thread_local CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  if (mode == nullptr || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL || *mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  std::swap(current, *mode);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace simgpu

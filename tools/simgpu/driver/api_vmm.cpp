@@ -1,0 +1,141 @@
+#include "tools/simgpu/driver/api.h"
+
+/// "Virtual Memory Management" of the CUDA driver API. None of these calls waits for queued work.
+namespace simgpu {
+namespace {
+
+bool aligned(std::uint64_t n) {
+  return n % kFrameBytes == 0;
+}
+
+Physical* find_handle(Device& d, CUmemGenericAllocationHandle handle) {
+  const auto it = d.handles.find(handle);
+  return it == d.handles.end() ? nullptr : it->second;
+}
+
+/// Only memory of this device can be created so far; everything else is refused, not imitated.
+CUresult check_properties(const CUmemAllocationProp* prop) {
+  if (prop == nullptr || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
+  if (prop->location.id != 0) return CUDA_ERROR_INVALID_DEVICE;
+  if (prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+  return CUDA_SUCCESS;
+}
+
+CUresult check_location(const CUmemLocation& location) {
+  if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
+  return location.id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+}  // namespace
+
+SIMGPU_API(cuMemAddressReserve,
+           (CUdeviceptr * out, size_t size, size_t alignment, CUdeviceptr hint, unsigned long long flags),
+           out, size, alignment, hint, flags) {
+  if (out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  std::uint64_t base = 0;
+  const CUresult result = d.space.reserve(size, alignment, hint, false, &base);
+  if (result == CUDA_SUCCESS) *out = base;
+  return result;
+}
+
+SIMGPU_API(cuMemAddressFree, (CUdeviceptr base, size_t size), base, size) {
+  return d.space.free_reservation(base, size, false);
+}
+
+SIMGPU_API(cuMemCreate,
+           (CUmemGenericAllocationHandle * out, size_t size, const CUmemAllocationProp* prop,
+            unsigned long long flags),
+           out, size, prop, flags) {
+  if (out == nullptr || flags != 0 || size == 0 || !aligned(size)) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = check_properties(prop);
+  if (result != CUDA_SUCCESS) return result;
+  Physical* physical = nullptr;
+  result = d.physical.create(size, false, &physical);
+  if (result != CUDA_SUCCESS) return result;
+  physical->prop = *prop;
+  *out = physical->id;
+  d.handles.emplace(*out, physical);
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API(cuMemRelease, (CUmemGenericAllocationHandle handle), handle) {
+  Physical* physical = find_handle(d, handle);
+  if (physical == nullptr || physical->handles == 0) return CUDA_ERROR_INVALID_VALUE;
+  // Memory lives on while it is mapped; cuMemRetainAllocationHandle then gives the same handle again.
+  if (physical->handles == 1) d.handles.erase(handle);
+  d.physical.drop_handle(physical);
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API(cuMemMap,
+           (CUdeviceptr base, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+            unsigned long long flags),
+           base, size, offset, handle, flags) {
+  Physical* physical = find_handle(d, handle);
+  if (physical == nullptr || flags != 0 || offset != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!aligned(base) || size != physical->size) return CUDA_ERROR_INVALID_VALUE;
+  return d.space.map(base, physical, false);
+}
+
+SIMGPU_API(cuMemUnmap, (CUdeviceptr base, size_t size), base, size) {
+  return d.space.unmap(base, size, false);
+}
+
+SIMGPU_API(cuMemSetAccess, (CUdeviceptr base, size_t size, const CUmemAccessDesc* desc, size_t count), base,
+           size, desc, count) {
+  if (desc == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  for (std::size_t i = 0; i < count; ++i) {
+    const CUresult result = check_location(desc[i].location);
+    if (result != CUDA_SUCCESS) return result;
+    const unsigned long long access = desc[i].flags;
+    if (access != CU_MEM_ACCESS_FLAGS_PROT_NONE && access != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+        access != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  return d.space.set_access(base, size, desc[count - 1].flags, false);
+}
+
+SIMGPU_API(cuMemGetAccess, (unsigned long long* flags, const CUmemLocation* location, CUdeviceptr address),
+           flags, location, address) {
+  if (flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = check_location(*location);
+  if (result != CUDA_SUCCESS) return result;
+  const Mapping* mapping = d.space.mapping_at(address);
+  if (mapping == nullptr || mapping->physical->plain) return CUDA_ERROR_INVALID_VALUE;
+  *flags = mapping->access;
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle * out, void* address), out, address) {
+  const Mapping* mapping = d.space.mapping_at(reinterpret_cast<std::uint64_t>(address));
+  if (out == nullptr || mapping == nullptr || mapping->physical->plain) return CUDA_ERROR_INVALID_VALUE;
+  ++mapping->physical->handles;
+  *out = mapping->physical->id;
+  d.handles.emplace(*out, mapping->physical);
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API(cuMemGetAllocationGranularity,
+           (size_t * out, const CUmemAllocationProp* prop, CUmemAllocationGranularity_flags option), out,
+           prop, option) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM && option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const CUresult result = check_properties(prop);
+  if (result != CUDA_SUCCESS) return result;
+  *out = kFrameBytes;
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API(cuMemGetAllocationPropertiesFromHandle,
+           (CUmemAllocationProp * out, CUmemGenericAllocationHandle handle), out, handle) {
+  const Physical* physical = find_handle(d, handle);
+  if (out == nullptr || physical == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *out = physical->prop;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace simgpu

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "tools/simgpu/driver/cuda_api.h"
+#include "tools/simgpu/driver/stream.h"
+
+namespace simgpu {
+
+/// A context of the one device. Contexts are never deleted, so that a handle stays comparable; a destroyed
+/// one is not alive.
+struct Context {
+  bool primary = false;
+  bool alive = true;
+  unsigned flags = 0;
+  unsigned retained = 0;  ///< of the primary context
+  std::uint64_t id = 0;
+  CUresult sticky = CUDA_SUCCESS;  ///< once set, every call in this context returns it
+  std::shared_ptr<Stream> legacy;
+  std::unordered_map<std::uint64_t, std::shared_ptr<Stream>> per_thread;  ///< by thread token
+};
+
+inline CUcontext handle_of(Context* context) {
+  return reinterpret_cast<CUcontext>(context);
+}
+
+/// The calling thread's stack of current contexts; the last is current.
+std::vector<Context*>& context_stack();
+
+/// A number for the calling thread, never used again by another one.
+std::uint64_t thread_token();
+
+}  // namespace simgpu

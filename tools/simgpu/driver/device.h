@@ -1,0 +1,69 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "tools/simgpu/driver/address_space.h"
+#include "tools/simgpu/driver/config.h"
+#include "tools/simgpu/driver/context.h"
+#include "tools/simgpu/driver/host_memory.h"
+#include "tools/simgpu/driver/kernel_object.h"
+#include "tools/simgpu/driver/physical.h"
+#include "tools/simgpu/driver/plain_heap.h"
+#include "tools/simgpu/driver/scheduler.h"
+
+namespace simgpu {
+
+/// An event; the record of its latest cuEventRecord, if any.
+struct Event {
+  unsigned flags = 0;
+  std::shared_ptr<EventRecord> record;
+};
+
+/// The one simulated device of this process. Leaked: nothing is torn down at exit. Everything below the
+/// mutex is protected by it.
+struct Device {
+  explicit Device(const Config& from);
+
+  std::mutex mutex;
+  const Config config;
+  PhysicalMemory physical;
+  AddressSpace space;
+  PlainHeap heap;
+  HostMemory host;
+  Scheduler scheduler;
+  Context primary;
+  std::unordered_map<CUcontext, Context*> contexts;  ///< alive or not, the primary one too
+  std::unordered_map<CUstream, std::shared_ptr<Stream>> streams;
+  std::unordered_map<CUevent, std::unique_ptr<Event>> events;
+  std::unordered_map<CUlibrary, std::unique_ptr<Library>> libraries;  ///< modules too
+  std::unordered_map<const void*, Kernel*> kernels;                   ///< by CUkernel and by CUfunction
+  std::unordered_map<CUmemGenericAllocationHandle, Physical*> handles;
+  std::uint64_t next_id = 1;  ///< of contexts and streams
+
+  std::shared_ptr<Stream> new_stream(Context* context, unsigned flags, int priority);
+  /// Makes a context ready for use: its default streams.
+  void start_context(Context* context);
+  /// Drains the context and frees what belongs to it.
+  void end_context(Context* context);
+  /// The stream that a handle names in this context; null if it names none. A null handle is the default
+  /// stream of the kind that the called entry point stands for.
+  std::shared_ptr<Stream> find_stream(Context* context, CUstream handle, bool null_is_per_thread);
+  /// True if the range lies in one live plain allocation or in mappings of the program.
+  [[nodiscard]] bool owns_range(std::uint64_t address, std::uint64_t bytes) const;
+  /// True if the address is in the device's address space at all.
+  [[nodiscard]] bool is_device_address(std::uint64_t address) const;
+  /// What is, was or might have been at this address, for messages.
+  [[nodiscard]] std::string describe(std::uint64_t address) const;
+};
+
+/// The device, or null before cuInit succeeded and in a child that was forked after it.
+Device* device() noexcept;
+
+/// cuInit: makes the device on the first call.
+CUresult start_device();
+
+}  // namespace simgpu

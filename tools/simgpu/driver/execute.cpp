@@ -1,0 +1,264 @@
+#include "tools/simgpu/driver/execute.h"
+
+#include <cxxabi.h>
+#include <sys/mman.h>
+
+#include <array>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "tools/simgpu/driver/device.h"
+#include "tools/simgpu/driver/guard.h"
+#include "tools/simgpu/driver/report.h"
+
+namespace simgpu {
+namespace {
+
+constexpr std::size_t kScratchBytes = std::size_t{4} << 20;
+constexpr std::size_t kParamBytes = 32 << 10;
+constexpr std::uint64_t kNearby = std::uint64_t{64} << 30;  ///< how far a parameter may be off to be named
+
+thread_local bool t_in_host_function = false;
+
+/// Memory that launches use while they run. One is enough: the device lock is held.
+struct LaunchMemory {
+  alignas(256) unsigned char params[kParamBytes];
+  alignas(256) unsigned char scratch[kScratchBytes];
+};
+
+LaunchMemory& launch_memory() {
+  static auto* memory = static_cast<LaunchMemory*>(
+      ::mmap(nullptr, sizeof(LaunchMemory), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  return *memory;
+}
+
+std::string hex(std::uint64_t n) {
+  char text[24];
+  std::snprintf(text, sizeof text, "0x%" PRIx64, n);
+  return text;
+}
+
+std::string readable_name(const std::string& mangled) {
+  int status = 0;
+  char* plain = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
+  std::string name = status == 0 ? plain : mangled;
+  std::free(plain);
+  return name;
+}
+
+/// The parameter whose value is the nearest pointer at or below the address: " parameter 2 (0x… + 64)".
+std::string matching_parameter(const Launch& launch, std::uint64_t address) {
+  const SimgpuKernelBody& body = *launch.kernel->body;
+  std::uint64_t best = 0;
+  std::uint32_t index = 0;
+  for (std::uint32_t i = 0; i < body.param_count; ++i) {
+    if (body.params[i].size != sizeof(std::uint64_t)) continue;
+    std::uint64_t value = 0;
+    std::memcpy(&value, launch.params.data() + body.params[i].offset, sizeof value);
+    if (value > best && value <= address && address - value < kNearby) {
+      best = value;
+      index = i;
+    }
+  }
+  if (best == 0) return "";
+  return ", parameter " + std::to_string(index) + " (" + hex(best) + " + " + std::to_string(address - best) +
+         ")";
+}
+
+std::string fault_text(const std::string& who, const Fault& fault) {
+  if (fault.why != nullptr) return who + ": " + fault.why;
+  if (!fault.address_known) return "illegal address: " + who + " touched an address that is not canonical";
+  std::string text = "illegal address: " + who + (fault.declared ? " declares that it " : " ");
+  text += fault.write ? (fault.declared ? "writes " : "wrote ") : (fault.declared ? "reads " : "read ");
+  if (fault.declared) text += std::to_string(fault.bytes) + " bytes at ";
+  text += hex(fault.address) + ", " + device()->describe(fault.address);
+  return text;
+}
+
+void fail(const Stream& stream, const std::string& text, CUresult code) {
+  if (stream.context->sticky == CUDA_SUCCESS) stream.context->sticky = code;
+  report_error(text);
+}
+
+/// Ranges that the running launch declared and that were found good: blocks declare the same ones again and
+/// again, and their bytes are the launch's traffic.
+struct Declared {
+  struct Range {
+    std::uint64_t address, bytes;
+    bool write;
+    bool operator==(const Range&) const = default;
+  };
+  std::array<Range, 32> ranges;
+  std::size_t count;
+  std::uint64_t bytes;
+};
+Declared g_declared{};  // of the launch that runs under the device lock
+
+void check_range(const void* pointer, std::size_t bytes, int is_write) {
+  const auto address = reinterpret_cast<std::uint64_t>(pointer);
+  if (bytes == 0) return;
+  const bool write = is_write != 0;
+  const Declared::Range range{address, bytes, write};
+  for (std::size_t i = 0; i < g_declared.count; ++i) {
+    if (g_declared.ranges[i] == range) return;
+  }
+  const Device& d = *device();
+  if ((d.space.accessible(address, bytes, write) && d.owns_range(address, bytes)) ||
+      d.host.covers(address, bytes)) {
+    g_declared.bytes += bytes;
+    if (g_declared.count < g_declared.ranges.size()) g_declared.ranges[g_declared.count++] = range;
+    return;
+  }
+  Fault fault;
+  fault.address = address;
+  fault.write = write;
+  fault.declared = true;
+  fault.bytes = bytes;
+  leave_guarded(fault);
+}
+
+[[noreturn]] void fail_launch(const char* why) {
+  Fault fault;
+  fault.why = why;
+  leave_guarded(fault);
+}
+
+Executed run_launch(const Stream& stream, const Launch& launch) {
+  const Config& config = device()->config;
+  LaunchMemory& memory = launch_memory();
+  std::memcpy(memory.params, launch.params.data(), launch.params.size());
+  SimgpuGrid grid{{launch.grid[0], launch.grid[1], launch.grid[2]},
+                  {launch.block[0], launch.block[1], launch.block[2]},
+                  launch.dynamic_shared,
+                  0,
+                  memory.params,
+                  memory.scratch,
+                  kScratchBytes,
+                  &check_range,
+                  &fail_launch};
+  struct Call {
+    void (*run)(const SimgpuGrid*);
+    const SimgpuGrid* grid;
+  } call{launch.kernel->body->run, &grid};
+  g_declared.count = 0;
+  g_declared.bytes = 0;
+  Fault fault;
+  const bool ok = run_guarded(
+      [](void* argument) {
+        const Call& c = *static_cast<const Call*>(argument);
+        c.run(c.grid);
+      },
+      &call, &fault);
+  add(page().kernels_executed);
+  if (!ok) {
+    std::string text = fault_text("kernel '" + readable_name(launch.kernel->name) + "'", fault);
+    if (fault.why == nullptr && fault.address_known) text += matching_parameter(launch, fault.address);
+    fail(stream, text, fault.why == nullptr ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_ERROR_LAUNCH_FAILED);
+  }
+  const double traffic_ns = static_cast<double>(g_declared.bytes) / config.device_bytes_per_ns;
+  return {config.launch_ns + static_cast<std::int64_t>(traffic_ns), !ok};
+}
+
+void copy_rows(void* argument) {
+  const Copy& c = *static_cast<const Copy*>(argument);
+  for (std::uint64_t z = 0; z < c.depth; ++z) {
+    for (std::uint64_t y = 0; y < c.height; ++y) {
+      std::memmove(reinterpret_cast<void*>(c.dst + z * c.dst_slice + y * c.dst_pitch),
+                   reinterpret_cast<const void*>(c.src + z * c.src_slice + y * c.src_pitch), c.width);
+    }
+  }
+}
+
+void fill_rows(void* argument) {
+  const Fill& f = *static_cast<const Fill*>(argument);
+  for (std::uint64_t y = 0; y < f.height; ++y) {
+    void* row = reinterpret_cast<void*>(f.dst + y * f.pitch);
+    if (f.element == 1) {
+      std::memset(row, static_cast<int>(f.value), f.width);
+    } else if (f.element == 2) {
+      auto* to = static_cast<std::uint16_t*>(row);
+      for (std::uint64_t i = 0; i < f.width; ++i) to[i] = static_cast<std::uint16_t>(f.value);
+    } else {
+      auto* to = static_cast<std::uint32_t*>(row);
+      for (std::uint64_t i = 0; i < f.width; ++i) to[i] = f.value;
+    }
+  }
+}
+
+std::string copy_name(const Copy& c) {
+  return "copy of " + std::to_string(c.bytes()) + " bytes from " + (c.src_device ? "device " : "host ") +
+         hex(c.src) + " to " + (c.dst_device ? "device " : "host ") + hex(c.dst);
+}
+
+/// Pinned memory that was unregistered while a copy was queued is as bad as unmapped device memory: the
+/// hardware would go on using pages that are no longer its own.
+bool still_pinned(const Copy& c) {
+  const HostMemory& host = device()->host;
+  if (c.src_pinned && !host.covers(c.src, c.extent(c.src_pitch, c.src_slice))) return false;
+  return !c.dst_pinned || host.covers(c.dst, c.extent(c.dst_pitch, c.dst_slice));
+}
+
+Executed run_copy(const Stream& stream, const Copy& copy) {
+  const Config& config = device()->config;
+  if (copy.bytes() == 0) return {config.launch_ns, false};
+  if (!still_pinned(copy)) {
+    fail(stream, copy_name(copy) + ": its pinned memory was unregistered before it ran",
+         CUDA_ERROR_ILLEGAL_ADDRESS);
+    return {config.launch_ns, true};
+  }
+  Fault fault;
+  if (!run_guarded(&copy_rows, const_cast<Copy*>(&copy), &fault)) {
+    fail(stream, fault_text(copy_name(copy), fault), CUDA_ERROR_ILLEGAL_ADDRESS);
+    return {config.launch_ns, true};
+  }
+  ReportPage& report = page();
+  TransferCount& count = copy.src_device ? (copy.dst_device ? report.d2d : report.d2h)
+                                         : (copy.dst_device ? report.h2d : report.h2h);
+  add(count.count);
+  add(count.bytes, copy.bytes());
+  const bool local = copy.src_device && copy.dst_device;
+  const double rate = local ? config.device_bytes_per_ns / 2 : config.link_bytes_per_ns;
+  return {config.launch_ns + static_cast<std::int64_t>(static_cast<double>(copy.bytes()) / rate), false};
+}
+
+Executed run_fill(const Stream& stream, const Fill& fill) {
+  const Config& config = device()->config;
+  Fault fault;
+  const std::uint64_t bytes = fill.width * fill.element * fill.height;
+  if (bytes != 0 && !run_guarded(&fill_rows, const_cast<Fill*>(&fill), &fault)) {
+    const std::string who = "memset of " + std::to_string(bytes) + " bytes at " + hex(fill.dst);
+    fail(stream, fault_text(who, fault), CUDA_ERROR_ILLEGAL_ADDRESS);
+    return {config.launch_ns, true};
+  }
+  add(page().memset.count);
+  add(page().memset.bytes, bytes);
+  return {
+      config.launch_ns + static_cast<std::int64_t>(static_cast<double>(bytes) / config.device_bytes_per_ns),
+      false};
+}
+
+}  // namespace
+
+Executed execute(const Stream& stream, const Operation& operation, std::int64_t start_ns) {
+  if (stream.context->sticky != CUDA_SUCCESS) return {};
+  if (const auto* launch = std::get_if<Launch>(&operation.work)) return run_launch(stream, *launch);
+  if (const auto* copy = std::get_if<Copy>(&operation.work)) return run_copy(stream, *copy);
+  if (const auto* fill = std::get_if<Fill>(&operation.work)) return run_fill(stream, *fill);
+  if (const auto* mark = std::get_if<Mark>(&operation.work)) mark->record->time_ns = start_ns;
+  return {};
+}
+
+void run_host_function(const HostCall& call) {
+  t_in_host_function = true;
+  call.function(call.argument);
+  t_in_host_function = false;
+}
+
+bool in_host_function() noexcept {
+  return t_in_host_function;
+}
+
+}  // namespace simgpu

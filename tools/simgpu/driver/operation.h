@@ -1,0 +1,91 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "tools/simgpu/driver/cuda_api.h"
+
+namespace simgpu {
+
+struct Kernel;
+struct Stream;
+
+/// "Not before `stream` has completed its operation number `ticket`."
+struct Wait {
+  std::shared_ptr<Stream> stream;
+  std::uint64_t ticket;
+};
+
+/// What one cuEventRecord call stands for; the event and those who wait for it share it.
+struct EventRecord {
+  std::shared_ptr<Stream> stream;
+  std::uint64_t ticket = 0;
+  std::int64_t time_ns = 0;  ///< on the device's coarse clock, once reached
+};
+
+/// A kernel launch with its parameters as they were at the call.
+struct Launch {
+  const Kernel* kernel = nullptr;
+  std::array<std::uint32_t, 3> grid{};
+  std::array<std::uint32_t, 3> block{};
+  std::uint32_t dynamic_shared = 0;
+  std::vector<unsigned char> params;
+};
+
+/// Rows of bytes from one place to another. A linear copy is one row.
+struct Copy {
+  std::uint64_t dst = 0, src = 0;
+  std::uint64_t width = 0, height = 1, depth = 1;  ///< bytes, rows, slices
+  std::uint64_t dst_pitch = 0, src_pitch = 0;      ///< bytes from row to row
+  std::uint64_t dst_slice = 0, src_slice = 0;      ///< bytes from slice to slice
+  bool dst_device = false, src_device = false;
+  bool dst_pinned = false, src_pinned = false;  ///< host memory that must still be pinned when this runs
+  /// Source bytes taken at the call, where the source is pageable; src points into it.
+  std::unique_ptr<unsigned char[]> staged;
+
+  /// Bytes from the first to behind the last one that is touched, with this pitch and slice.
+  [[nodiscard]] std::uint64_t extent(std::uint64_t pitch, std::uint64_t slice) const {
+    return width == 0 || height == 0 || depth == 0 ? 0 : (depth - 1) * slice + (height - 1) * pitch + width;
+  }
+  [[nodiscard]] std::uint64_t bytes() const { return width * height * depth; }
+};
+
+/// Rows of equal elements.
+struct Fill {
+  std::uint64_t dst = 0;
+  std::uint64_t pitch = 0;  ///< bytes from row to row
+  std::uint64_t width = 0;  ///< elements in a row
+  std::uint64_t height = 1;
+  std::uint32_t element = 1;  ///< bytes: 1, 2 or 4
+  std::uint32_t value = 0;
+
+  [[nodiscard]] std::uint64_t extent() const {
+    return width == 0 || height == 0 ? 0 : (height - 1) * pitch + width * element;
+  }
+};
+
+/// A function of the program that runs in stream order.
+struct HostCall {
+  CUhostFn function = nullptr;
+  void* argument = nullptr;
+};
+
+/// Marks the point that an event stands for.
+struct Mark {
+  std::shared_ptr<EventRecord> record;
+};
+
+/// Only waits.
+struct Nothing {};
+
+/// One piece of queued work.
+struct Operation {
+  std::vector<Wait> waits;
+  std::int64_t not_before_ns = 0;  ///< the device clock that the host had seen at the call
+  std::variant<Nothing, Launch, Copy, Fill, HostCall, Mark> work;
+};
+
+}  // namespace simgpu

@@ -1,0 +1,120 @@
+#include "tools/simgpu/driver/plain_heap.h"
+
+#include <iterator>
+#include <vector>
+
+namespace simgpu {
+namespace {
+
+constexpr std::uint64_t kAlignment = 512;
+constexpr std::uint64_t kLargestShared = std::uint64_t{1} << 20;
+constexpr std::size_t kRememberFreed = 4096;
+
+constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+CUresult PlainHeap::new_segment(std::uint64_t bytes, std::uint64_t* base) {
+  Physical* physical = nullptr;
+  CUresult result = physical_.create(bytes, true, &physical);
+  if (result != CUDA_SUCCESS) return result;
+  result = space_.reserve(bytes, 0, 0, true, base);
+  if (result == CUDA_SUCCESS) {
+    result = space_.map(*base, physical, true);
+    if (result == CUDA_SUCCESS)
+      result = space_.set_access(*base, bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, true);
+    if (result != CUDA_SUCCESS) drop_segment(*base, bytes);
+  }
+  physical_.drop_handle(physical);
+  return result;
+}
+
+void PlainHeap::drop_segment(std::uint64_t base, std::uint64_t bytes) {
+  space_.unmap(base, bytes, true);
+  space_.free_reservation(base, bytes, true);
+}
+
+CUresult PlainHeap::from_slab(std::uint64_t rounded, std::uint64_t* base, std::uint64_t* segment) {
+  for (auto& [start, slab] : slabs_) {
+    if (const auto gap = slab.used.first_gap(start, rounded, start + kFrameBytes)) {
+      slab.used.add(*gap, *gap + rounded);
+      *base = *gap;
+      *segment = start;
+      return CUDA_SUCCESS;
+    }
+  }
+  const CUresult result = new_segment(kFrameBytes, segment);
+  if (result != CUDA_SUCCESS) return result;
+  *base = *segment;
+  slabs_[*segment].used.add(*base, *base + rounded);
+  return CUDA_SUCCESS;
+}
+
+CUresult PlainHeap::allocate(std::uint64_t size, Context* owner, std::uint64_t* out) {
+  if (size == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (size > physical_.capacity()) return CUDA_ERROR_OUT_OF_MEMORY;
+  PlainBlock block;
+  block.size = size;
+  block.owner = owner;
+  CUresult result = CUDA_SUCCESS;
+  if (size > kLargestShared) {
+    block.rounded = round_up(size, kFrameBytes);
+    result = new_segment(block.rounded, &block.base);
+    block.segment = block.base;
+  } else {
+    block.rounded = round_up(size, kAlignment);
+    result = from_slab(block.rounded, &block.base, &block.segment);
+    if (result == CUDA_SUCCESS) physical_.poison(reinterpret_cast<void*>(block.base), block.rounded);
+  }
+  if (result != CUDA_SUCCESS) return result;
+  block.id = next_id_++;
+  blocks_.emplace(block.base, block);
+  *out = block.base;
+  return CUDA_SUCCESS;
+}
+
+CUresult PlainHeap::free(std::uint64_t base) {
+  const auto it = blocks_.find(base);
+  if (it == blocks_.end()) return CUDA_ERROR_INVALID_VALUE;
+  const PlainBlock block = it->second;
+  blocks_.erase(it);
+  freed_.push_front(block);
+  if (freed_.size() > kRememberFreed) freed_.pop_back();
+  if (block.rounded > kLargestShared) {
+    drop_segment(block.segment, block.rounded);
+    return CUDA_SUCCESS;
+  }
+  const auto slab = slabs_.find(block.segment);
+  slab->second.used.remove(block.base, block.base + block.rounded);
+  if (slab->second.used.total() == 0) {
+    slabs_.erase(slab);
+    drop_segment(block.segment, kFrameBytes);
+  }
+  return CUDA_SUCCESS;
+}
+
+void PlainHeap::free_all_of(const Context* owner) {
+  std::vector<std::uint64_t> bases;
+  for (const auto& [base, block] : blocks_) {
+    if (block.owner == owner) bases.push_back(base);
+  }
+  for (const std::uint64_t base : bases) free(base);
+}
+
+const PlainBlock* PlainHeap::block_at(std::uint64_t address) const {
+  const auto it = blocks_.upper_bound(address);
+  if (it == blocks_.begin()) return nullptr;
+  const PlainBlock& block = std::prev(it)->second;
+  return address < block.base + block.size ? &block : nullptr;
+}
+
+const PlainBlock* PlainHeap::freed_at(std::uint64_t address) const {
+  for (const PlainBlock& block : freed_) {
+    if (address >= block.base && address < block.base + block.rounded) return &block;
+  }
+  return nullptr;
+}
+
+}  // namespace simgpu

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+
+#include "tools/simgpu/driver/address_space.h"
+
+namespace simgpu {
+
+struct Context;
+
+/// One plain allocation (cuMemAlloc).
+struct PlainBlock {
+  std::uint64_t base = 0;
+  std::uint64_t size = 0;     ///< as asked for
+  std::uint64_t rounded = 0;  ///< what it occupies
+  std::uint64_t segment = 0;  ///< base of the frames it lies in
+  Context* owner = nullptr;
+  std::uint64_t id = 0;  ///< CU_POINTER_ATTRIBUTE_BUFFER_ID
+};
+
+/// cuMemAlloc's memory: blocks above 1 MiB own their frames, smaller ones share frames of 2 MiB. Frames are
+/// charged to the device, not bytes. Starts are multiples of 512 bytes. Memory is filled with the pattern
+/// at every allocation. Not thread-safe: the device lock protects it.
+class PlainHeap {
+ public:
+  PlainHeap(PhysicalMemory& physical, AddressSpace& space) : physical_(physical), space_(space) {}
+  PlainHeap(const PlainHeap&) = delete;
+  PlainHeap& operator=(const PlainHeap&) = delete;
+
+  CUresult allocate(std::uint64_t size, Context* owner, std::uint64_t* out);
+  /// CUDA_ERROR_INVALID_VALUE unless `base` is the start of a live block.
+  CUresult free(std::uint64_t base);
+  void free_all_of(const Context* owner);
+
+  /// The live block that holds the address, or null.
+  [[nodiscard]] const PlainBlock* block_at(std::uint64_t address) const;
+  /// A block that held the address and was freed, or null; only the latest few thousand are remembered.
+  [[nodiscard]] const PlainBlock* freed_at(std::uint64_t address) const;
+
+ private:
+  struct Slab {
+    Intervals used;
+  };
+  CUresult new_segment(std::uint64_t bytes, std::uint64_t* base);
+  void drop_segment(std::uint64_t base, std::uint64_t bytes);
+  CUresult from_slab(std::uint64_t rounded, std::uint64_t* base, std::uint64_t* segment);
+
+  PhysicalMemory& physical_;
+  AddressSpace& space_;
+  std::map<std::uint64_t, PlainBlock> blocks_;
+  std::map<std::uint64_t, Slab> slabs_;
+  std::deque<PlainBlock> freed_;
+  std::uint64_t next_id_ = 1;
+};
+
+}  // namespace simgpu

@@ -1,0 +1,181 @@
+#include "tools/simgpu/driver/scheduler.h"
+
+#include <algorithm>
+
+#include "tools/simgpu/driver/execute.h"
+#include "tools/simgpu/driver/report.h"
+
+namespace simgpu {
+namespace {
+
+constexpr std::uint64_t kNone = 0;  ///< no stream has this id
+
+}  // namespace
+
+Scheduler::Scheduler(std::mutex& device_mutex, const Config& config)
+    : device_mutex_(device_mutex), schedule_(config.schedule), random_(config.seed) {}
+
+void Scheduler::add_legacy_waits(const std::shared_ptr<Stream>& stream, Operation& operation) const {
+  if (!stream->blocking) return;
+  for (const std::shared_ptr<Stream>& other : busy_) {
+    if (other == stream || other->context != stream->context || !other->blocking) continue;
+    if (stream->legacy || other->legacy) operation.waits.push_back(Wait{other, other->enqueued});
+  }
+}
+
+std::uint64_t Scheduler::enqueue(const std::shared_ptr<Stream>& stream, Operation&& operation) {
+  while (stream->queue.full()) step_toward(stream, stream->completed + 1);
+  add_legacy_waits(stream, operation);
+  operation.not_before_ns = seen_by_host_ns_;
+  stream->queue.push(std::move(operation));
+  if (!stream->listed) {
+    stream->listed = true;
+    busy_.push_back(stream);
+  }
+  const std::uint64_t ticket = ++stream->enqueued;
+  ReportPage& report = page();
+  if (stream->queue.size() > report.longest_queue.load(std::memory_order_relaxed)) {
+    report.longest_queue.store(stream->queue.size(), std::memory_order_relaxed);
+  }
+  if (schedule_ == Schedule::kInOrder) run_until(stream, ticket);
+  return ticket;
+}
+
+bool Scheduler::ready(Stream& stream) const {
+  if (stream.running || stream.queue.empty()) return false;
+  const std::vector<Wait>& waits = stream.queue.front().waits;
+  return std::all_of(waits.begin(), waits.end(),
+                     [](const Wait& wait) { return wait.stream->completed >= wait.ticket; });
+}
+
+void Scheduler::unlist_if_empty(Stream& stream) {
+  if (!stream.listed || stream.running || !stream.queue.empty()) return;
+  stream.listed = false;
+  const auto it = std::find_if(busy_.begin(), busy_.end(), [&](const auto& s) { return s.get() == &stream; });
+  busy_.erase(it);
+}
+
+void Scheduler::run_first(const std::shared_ptr<Stream>& stream) {
+  Operation operation = stream->queue.pop();
+  const std::uint64_t ticket = stream->completed + 1;
+  std::int64_t start = std::max(stream->clock_ns, operation.not_before_ns);
+  for (const Wait& wait : operation.waits) start = std::max(start, wait.stream->end_of(wait.ticket));
+  Executed done;
+  if (const auto* call = std::get_if<HostCall>(&operation.work)) {
+    stream->running = true;
+    device_mutex_.unlock();
+    run_host_function(*call);
+    device_mutex_.lock();
+    stream->running = false;
+  } else {
+    done = execute(*stream, operation, start);
+  }
+  stream->clock_ns = start + done.cost_ns;
+  stream->set_end(ticket, stream->clock_ns);
+  stream->completed = std::max(stream->completed, ticket);
+  add(page().operations_executed);
+  if (std::holds_alternative<HostCall>(operation.work)) host_function_done_.notify_all();
+  if (done.failed) discard(stream->context);
+  unlist_if_empty(*stream);
+}
+
+void Scheduler::wait_for_host_function() {
+  std::unique_lock lock(device_mutex_, std::adopt_lock);
+  host_function_done_.wait(lock);
+  lock.release();
+}
+
+void Scheduler::step_toward(const std::shared_ptr<Stream>& stream, std::uint64_t ticket) {
+  if (stream->completed >= ticket) return;
+  std::shared_ptr<Stream> at = stream;
+  for (;;) {
+    if (at->running) return wait_for_host_function();
+    // Waits only ever point to work that was queued earlier, so this ends.
+    const Wait* blocked_by = nullptr;
+    std::uint64_t seen = 0;
+    for (const Wait& wait : at->queue.front().waits) {
+      if (wait.stream->completed < wait.ticket && random_.one_in(++seen)) blocked_by = &wait;
+    }
+    if (blocked_by == nullptr) return run_first(at);
+    at = blocked_by->stream;
+  }
+}
+
+bool Scheduler::run_some_ready(std::uint64_t except) {
+  candidates_.clear();
+  for (std::size_t i = 0; i < busy_.size(); ++i) {
+    if (busy_[i]->id != except && ready(*busy_[i])) candidates_.push_back(i);
+  }
+  if (candidates_.empty()) return false;
+  const std::shared_ptr<Stream> chosen = busy_[candidates_[random_.below(candidates_.size())]];
+  run_first(chosen);
+  return true;
+}
+
+void Scheduler::change_mood() {
+  mood_ = static_cast<Mood>(random_.below(4));
+  mood_left_ = 1 + random_.below(mood_ == Mood::kALittle ? 32 : 96);
+  starved_ = busy_.empty() ? 0 : busy_[random_.below(busy_.size())]->id;
+}
+
+void Scheduler::breathe() {
+  if (busy_.empty() || schedule_ == Schedule::kInOrder) return;
+  if (mood_left_-- == 0) change_mood();
+  switch (mood_) {
+    case Mood::kNothing:
+      return;
+    case Mood::kEverything:
+      while (run_some_ready(kNone)) {
+      }
+      return;
+    case Mood::kALittle:
+      for (std::uint64_t n = random_.below(4); n > 0; --n) run_some_ready(kNone);
+      return;
+    case Mood::kAllButOne:
+      while (run_some_ready(starved_)) {
+      }
+      return;
+  }
+}
+
+void Scheduler::run_until(const std::shared_ptr<Stream>& stream, std::uint64_t ticket) {
+  while (stream->completed < ticket) {
+    if (schedule_ == Schedule::kAdversarial && random_.one_in(4)) run_some_ready(kNone);
+    step_toward(stream, ticket);
+  }
+  host_saw(stream->end_of(ticket));
+}
+
+void Scheduler::drain(const Context* context) {
+  for (;;) {
+    candidates_.clear();
+    for (std::size_t i = 0; i < busy_.size(); ++i) {
+      if (context == nullptr || busy_[i]->context == context) candidates_.push_back(i);
+    }
+    if (candidates_.empty()) return;
+    const std::shared_ptr<Stream> chosen = busy_[candidates_[random_.below(candidates_.size())]];
+    step_toward(chosen, chosen->completed + 1);
+    host_saw(chosen->clock_ns);
+  }
+}
+
+bool Scheduler::poll(const std::shared_ptr<Stream>& stream, std::uint64_t ticket) {
+  if (stream->completed < ticket && random_.one_in(4)) step_toward(stream, ticket);
+  if (stream->completed < ticket) return false;
+  host_saw(stream->end_of(ticket));
+  return true;
+}
+
+void Scheduler::discard(const Context* context) {
+  for (std::size_t i = busy_.size(); i-- > 0;) {
+    const std::shared_ptr<Stream> stream = busy_[i];
+    if (stream->context != context) continue;
+    add(page().operations_dropped, stream->queue.size());
+    while (!stream->queue.empty()) stream->queue.pop();
+    stream->completed = stream->enqueued;
+    stream->set_end(stream->completed, stream->clock_ns);
+    unlist_if_empty(*stream);
+  }
+}
+
+}  // namespace simgpu

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "tools/simgpu/driver/config.h"
+#include "tools/simgpu/driver/random.h"
+#include "tools/simgpu/driver/stream.h"
+
+namespace simgpu {
+
+/// Decides when queued work runs. There is no thread of the device's own: work runs inside API calls, in the
+/// calling thread, under the device lock.
+///
+/// Adversarial order: work stays queued as long as the rules allow. What the rules are: an operation runs
+/// after the one before it in its stream and after its waits; the legacy stream's waits are added when work
+/// is queued. Every other order can happen. The seed chooses among moods that last for some calls: run
+/// nothing, run everything, run a little, run all streams but one. So both extremes occur, and for one seed
+/// a program with one thread always sees the same order.
+///
+/// In order: every operation runs in the call that queues it.
+///
+/// All functions are called with the device lock held; it is released while a host function runs.
+class Scheduler {
+ public:
+  Scheduler(std::mutex& device_mutex, const Config& config);
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  /// Queues work; runs older work first if the stream is full. Returns the operation's number.
+  std::uint64_t enqueue(const std::shared_ptr<Stream>& stream, Operation&& operation);
+
+  /// Runs what the mood of the moment says. Called at the end of every call.
+  void breathe();
+
+  /// Runs what is needed until the stream has completed this operation.
+  void run_until(const std::shared_ptr<Stream>& stream, std::uint64_t ticket);
+  /// Runs everything that is queued in this context; null: in every context.
+  void drain(const Context* context);
+  /// True if the operation is done. If it is not, work comes nearer to it, so that a loop that asks ends.
+  bool poll(const std::shared_ptr<Stream>& stream, std::uint64_t ticket);
+
+  /// Throws the queued work of a context away: after an error that ended it.
+  void discard(const Context* context);
+
+  /// The latest end of work that the host has waited for, on the device clock.
+  [[nodiscard]] std::int64_t seen_by_host() const { return seen_by_host_ns_; }
+  /// The host has learned that this time has passed.
+  void host_saw(std::int64_t time_ns) {
+    if (time_ns > seen_by_host_ns_) seen_by_host_ns_ = time_ns;
+  }
+
+ private:
+  enum class Mood { kNothing, kEverything, kALittle, kAllButOne };
+
+  bool ready(Stream& stream) const;
+  /// One step towards that operation: runs the first operation of the chain that it waits for.
+  void step_toward(const std::shared_ptr<Stream>& stream, std::uint64_t ticket);
+  void run_first(const std::shared_ptr<Stream>& stream);
+  /// Runs the first operation of a ready stream, chosen by chance, but not of the stream with this id.
+  bool run_some_ready(std::uint64_t except_id);
+  void add_legacy_waits(const std::shared_ptr<Stream>& stream, Operation& operation) const;
+  void unlist_if_empty(Stream& stream);
+  void wait_for_host_function();
+  void change_mood();
+
+  std::mutex& device_mutex_;
+  std::condition_variable host_function_done_;
+  Schedule schedule_;
+  Random random_;
+  Mood mood_ = Mood::kALittle;
+  std::uint64_t mood_left_ = 0;
+  std::uint64_t starved_ = 0;  ///< id of the stream that kAllButOne leaves out
+  std::int64_t seen_by_host_ns_ = 0;
+  std::vector<std::shared_ptr<Stream>> busy_;  ///< streams with queued work, in the order they got it
+  std::vector<std::size_t> candidates_;        ///< scratch of run_some_ready
+};
+
+}  // namespace simgpu

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "tools/simgpu/driver/operation.h"
+
+namespace simgpu {
+
+struct Context;
+
+/// A first-in first-out queue of operations with a fixed limit; grows by doubling up to it.
+class OperationQueue {
+ public:
+  static constexpr std::size_t kLimit = 1024;
+
+  [[nodiscard]] bool empty() const { return count_ == 0; }
+  [[nodiscard]] bool full() const { return count_ == kLimit; }
+  [[nodiscard]] std::size_t size() const { return count_; }
+  [[nodiscard]] Operation& front() { return ring_[first_]; }
+
+  void push(Operation&& operation) {
+    if (count_ == ring_.size()) grow();
+    ring_[(first_ + count_) & (ring_.size() - 1)] = std::move(operation);
+    ++count_;
+  }
+  Operation pop() {
+    Operation operation = std::move(ring_[first_]);
+    ring_[first_] = Operation{};
+    first_ = (first_ + 1) & (ring_.size() - 1);
+    --count_;
+    return operation;
+  }
+
+ private:
+  void grow() {
+    std::vector<Operation> larger(ring_.empty() ? 16 : ring_.size() * 2);
+    for (std::size_t i = 0; i < count_; ++i) larger[i] = std::move(ring_[(first_ + i) & (ring_.size() - 1)]);
+    ring_ = std::move(larger);
+    first_ = 0;
+  }
+
+  std::vector<Operation> ring_;
+  std::size_t first_ = 0;
+  std::size_t count_ = 0;
+};
+
+/// A stream: its queue, its counters and its coarse clock. Operations are numbered from 1; the one with
+/// number `ticket` is done when `completed >= ticket`. Lives while a handle, queued work or an event refers
+/// to it.
+struct Stream {
+  Context* context = nullptr;
+  std::uint64_t id = 0;
+  unsigned flags = 0;
+  int priority = 0;
+  bool legacy = false;   ///< the legacy default stream: waits for all blocking streams, and they for it
+  bool blocking = true;  ///< not created with CU_STREAM_NON_BLOCKING
+  bool listed = false;   ///< has queued work: the scheduler knows it
+  bool running = false;  ///< its first operation is a host function that runs now, without the device lock
+  std::uint64_t enqueued = 0;
+  std::uint64_t completed = 0;
+  std::int64_t clock_ns = 0;  ///< when its last operation ended
+  OperationQueue queue;
+
+  /// When the operation with this number ended; an upper bound for one that is long past.
+  [[nodiscard]] std::int64_t end_of(std::uint64_t ticket) const {
+    if (ticket == 0) return 0;
+    const std::uint64_t oldest = completed < ends_.size() ? 1 : completed - ends_.size() + 1;
+    return ends_[(ticket < oldest ? oldest : ticket) % ends_.size()];
+  }
+  void set_end(std::uint64_t ticket, std::int64_t time_ns) { ends_[ticket % ends_.size()] = time_ns; }
+
+ private:
+  std::array<std::int64_t, 256> ends_{};
+};
+
+}  // namespace simgpu

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "tools/simgpu/driver/api.h"
+
+namespace simgpu {
+
+/// What the caller says an address is; kUnified leaves it to the address itself.
+enum class Side { kUnified, kHost, kDevice };
+
+/// One copy as a call describes it.
+struct CopyRequest {
+  Side dst_side = Side::kUnified, src_side = Side::kUnified;
+  std::uint64_t dst = 0, src = 0;
+  std::uint64_t width = 0, height = 1, depth = 1;
+  std::uint64_t dst_pitch = 0, src_pitch = 0;
+  std::uint64_t dst_slice = 0, src_slice = 0;
+
+  /// A linear copy.
+  static CopyRequest linear(std::uint64_t dst, Side dst_side, std::uint64_t src, Side src_side,
+                            std::uint64_t bytes) {
+    CopyRequest r;
+    r.dst = dst;
+    r.dst_side = dst_side;
+    r.src = src;
+    r.src_side = src_side;
+    r.width = bytes;
+    return r;
+  }
+};
+
+/// Queues a copy and waits as long as the page "API synchronization behavior" says. In both forms a pageable
+/// source is read during the call and a pinned one when the copy executes; a copy into pageable host memory
+/// is complete on return, and so is every copy between host addresses. The synchronous form also waits for
+/// copies between pinned host memory and the device, but not for device to device, nor for the last leg of
+/// a pageable source's way to the device.
+///
+/// CUDA_ERROR_INVALID_VALUE for device addresses that no allocation or mapping covers at the call.
+CUresult transfer(Device& d, Context& context, const std::shared_ptr<Stream>& stream,
+                  const CopyRequest& request, bool synchronous);
+
+}  // namespace simgpu

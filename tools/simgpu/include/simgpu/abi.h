@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+/// What a program's kernel bodies and simgpu agree on: plain C types, so that a program compiled by one
+/// compiler works with a device compiled by another. Fields are only ever added at the end.
+
+extern "C" {
+
+/// Where one parameter lies in a kernel's parameter buffer (C++ alignment rules, as nvcc lays it out).
+struct SimgpuParam {
+  std::uint32_t offset;  ///< bytes from the start of the buffer
+  std::uint32_t size;    ///< bytes
+};
+
+/// One launch as its body sees it. Valid during the call only.
+struct SimgpuGrid {
+  std::uint32_t grid[3];
+  std::uint32_t block[3];
+  std::uint32_t dynamic_shared;  ///< bytes asked for at the launch
+  std::uint32_t reserved;
+  const unsigned char* params;  ///< packed parameters, copied when the launch was called; 256-byte aligned
+  unsigned char* scratch;       ///< memory for shared memory and locals of one block; 256-byte aligned
+  std::size_t scratch_bytes;
+  /// Checks that [address, address + bytes) is device memory that this launch may touch. Does not return if
+  /// it is not: the launch ends with an illegal address.
+  void (*check_range)(const void* address, std::size_t bytes, int is_write);
+  /// Ends the launch as a failed one with this text (a string literal). Does not return.
+  void (*fail)(const char* why);
+};
+
+/// A kernel's CPU body. Lives as long as the program.
+struct SimgpuKernelBody {
+  std::uint32_t struct_bytes;  ///< sizeof(SimgpuKernelBody) of the program
+  std::uint32_t param_count;
+  const SimgpuParam* params;
+  /// Runs every block of the launch. Runs under the device's lock inside a guarded region: it may not
+  /// lock, allocate, throw or keep objects with destructors.
+  void (*run)(const SimgpuGrid* launch);
+};
+
+/// Exported by simgpu's libcudart: ties a body to the host stub of a __global__ function, the address that
+/// __cudaRegisterFunction and cudaLaunchKernel name it by. Thread-safe. Returns 0.
+using SimgpuRegisterKernelFn = int (*)(const void* host_stub, const SimgpuKernelBody* body);
+
+/// Exported by simgpu's libcuda and found by cuGetProcAddress: says that a loaded library (a CUlibrary or a
+/// CUmodule) has a kernel of this mangled name. A null body is a kernel that can be found but not launched.
+/// Returns a CUresult. The text "simgpu" in place of an image makes a library without kernels.
+using SimgpuLibrarySetBodyFn = int (*)(void* library, const char* name, const SimgpuKernelBody* body);
+
+}  // extern "C"

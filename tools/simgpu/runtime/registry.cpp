@@ -1,0 +1,123 @@
+#include "tools/simgpu/runtime/registry.h"
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tools/simgpu/runtime/runtime.h"
+
+namespace simgpu::runtime {
+namespace {
+
+struct FatBinary {
+  const void* image = nullptr;
+  CUlibrary library = nullptr;
+  std::vector<const void*> stubs;
+};
+
+struct Function {
+  FatBinary* binary = nullptr;
+  std::string name;
+  CUkernel kernel = nullptr;
+};
+
+struct Registry {
+  std::mutex mutex;
+  std::unordered_map<const void*, std::unique_ptr<FatBinary>> binaries;  ///< by handle
+  std::unordered_map<const void*, Function> functions;                   ///< by host stub
+  std::unordered_map<const void*, const SimgpuKernelBody*> bodies;       ///< by host stub
+};
+
+/// Leaked: start-up code of any library may come before, and exit handlers after, everything static.
+Registry& registry() {
+  static auto* made = new Registry;
+  return *made;
+}
+
+const SimgpuKernelBody* body_of(const Registry& r, const void* stub) {
+  const auto it = r.bodies.find(stub);
+  return it == r.bodies.end() ? nullptr : it->second;
+}
+
+/// Loads the function's library if needed and asks for its kernel.
+CUresult resolve(Registry& r, const DriverTable& d, const void* stub, Function& function) {
+  FatBinary& binary = *function.binary;
+  if (binary.library == nullptr) {
+    const CUresult loaded =
+        d.cuLibraryLoadData(&binary.library, binary.image, nullptr, nullptr, 0, nullptr, nullptr, 0);
+    if (loaded != CUDA_SUCCESS) return loaded;
+  }
+  if (d.set_body != nullptr) {
+    const int set = d.set_body(binary.library, function.name.c_str(), body_of(r, stub));
+    if (set != CUDA_SUCCESS) return static_cast<CUresult>(set);
+  }
+  return d.cuLibraryGetKernel(&function.kernel, binary.library, function.name.c_str());
+}
+
+}  // namespace
+
+void** add_fat_binary(const void* wrapper) {
+  Registry& r = registry();
+  auto binary = std::make_unique<FatBinary>();
+  binary->image = wrapper;
+  void** handle = reinterpret_cast<void**>(binary.get());
+  const std::scoped_lock lock(r.mutex);
+  r.binaries.emplace(handle, std::move(binary));
+  return handle;
+}
+
+void add_function(void** handle, const void* host_stub, const char* device_name) {
+  Registry& r = registry();
+  const std::scoped_lock lock(r.mutex);
+  const auto it = r.binaries.find(handle);
+  if (it == r.binaries.end()) return;
+  it->second->stubs.push_back(host_stub);
+  r.functions[host_stub] = Function{it->second.get(), device_name, nullptr};
+}
+
+void add_body(const void* host_stub, const SimgpuKernelBody* body) {
+  Registry& r = registry();
+  const std::scoped_lock lock(r.mutex);
+  r.bodies[host_stub] = body;
+  const auto it = r.functions.find(host_stub);
+  if (it == r.functions.end() || it->second.kernel == nullptr) return;
+  // Launched before its body was known: tell the driver now.
+  cudaError_t why = cudaSuccess;
+  const DriverTable* d = driver(false, &why);
+  if (d != nullptr && d->set_body != nullptr)
+    d->set_body(it->second.binary->library, it->second.name.c_str(), body);
+}
+
+void forget_fat_binary(void** handle) {
+  Registry& r = registry();
+  const std::scoped_lock lock(r.mutex);
+  const auto it = r.binaries.find(handle);
+  if (it == r.binaries.end()) return;
+  const FatBinary& binary = *it->second;
+  cudaError_t why = cudaSuccess;
+  if (binary.library != nullptr && !exiting()) {
+    if (const DriverTable* d = driver(false, &why)) d->cuLibraryUnload(binary.library);
+  }
+  for (const void* stub : binary.stubs) {
+    r.functions.erase(stub);
+    r.bodies.erase(stub);
+  }
+  r.binaries.erase(it);
+}
+
+CUresult find_kernel(const DriverTable& d, const void* host_stub, CUkernel* out) {
+  Registry& r = registry();
+  const std::scoped_lock lock(r.mutex);
+  const auto it = r.functions.find(host_stub);
+  if (it == r.functions.end()) return CUDA_ERROR_INVALID_HANDLE;
+  if (it->second.kernel == nullptr) {
+    const CUresult resolved = resolve(r, d, host_stub, it->second);
+    if (resolved != CUDA_SUCCESS) return resolved;
+  }
+  *out = it->second.kernel;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace simgpu::runtime
