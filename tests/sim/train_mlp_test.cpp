@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
+#include <fstream>
 #include <sstream>
 
 #include "tests/process/child_process.h"
@@ -78,6 +79,36 @@ TEST_CASE("train_mlp: the order in which the device works does not change a bit"
   }
   CHECK(parse(train({}, {"--width", "256", "--layers", "5", "--steps", "5", "--seed", "2"})).digest !=
         in_order.digest);
+}
+
+/// The first number behind `key` in a JSON text.
+std::uint64_t number_behind(const std::string& text, const std::string& key) {
+  const std::size_t found = text.find("\"" + key + "\":");
+  REQUIRE(found != std::string::npos);
+  return std::strtoull(text.c_str() + text.find_first_of("0123456789", found + key.size() + 3), nullptr, 10);
+}
+
+TEST_CASE("train_mlp: what --describe says is what the device saw") {
+  ScratchFolder folder;
+  const Outcome trained = train({"--report", folder / "report.json"}, {"--steps", "3"});
+  REQUIRE(trained.code() == 0);
+  std::ifstream file(folder / "report.json");
+  std::ostringstream report;
+  report << file.rdbuf();
+  const Outcome described = run({{TP_TEST_TRAIN_MLP, "--describe"}, "", {}, false, false});
+  REQUIRE(described.code() == 0);
+
+  const auto said = [&](const char* key) { return number_behind(described.out, key); };
+  const auto copied = [&](const char* direction) {
+    const std::string text = report.str();
+    return number_behind(text.substr(text.find("\"" + std::string(direction) + "\"")), "bytes");
+  };
+  CHECK(copied("h2d") == said("h2d_bytes_once") + 3 * said("h2d_bytes_per_step"));
+  CHECK(copied("d2h") == said("d2h_bytes_once") + 3 * said("d2h_bytes_per_step"));
+  // The device hands out memory in pieces; the weights of a layer are whole pieces.
+  const std::uint64_t peak = number_behind(report.str(), "physical_peak_bytes");
+  CHECK(peak >= said("peak_bytes"));
+  CHECK(peak <= said("peak_bytes") + (4U << 20));
 }
 
 TEST_CASE("train_mlp: mistakes are one line and exit code 1") {

@@ -19,9 +19,9 @@ constexpr float kClipNorm = 5.0f;  ///< gradients longer than this, all layers t
 
 struct Settings {
   int steps = 6;
-  int width = 768;  ///< inputs of every layer
-  int layers = 10;  ///< square hidden layers with ReLU; one more layer leads to the classes
-  int batch = 16;   ///< samples per step, a multiple of kLanes
+  int width = 1024;  ///< inputs of every layer; the weights of one then fill 4 MiB exactly
+  int layers = 6;    ///< square hidden layers with ReLU; one more layer leads to the classes
+  int batch = 16;    ///< samples per step, a multiple of kLanes
   std::uint64_t seed = 1;
 };
 
