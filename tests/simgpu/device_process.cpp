@@ -1,0 +1,78 @@
+#include "tests/simgpu/device_process.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+extern "C" int simgpuLibrarySetBody(void* library, const char* name, const SimgpuKernelBody* body);
+
+namespace simgpu_test {
+namespace {
+
+constexpr int kExpectationFailed = 99;
+
+}  // namespace
+
+int on_device(const DeviceSetup& setup, const std::function<int()>& body) {
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    ::setenv("SIMGPU_SEED", std::to_string(setup.seed).c_str(), 1);
+    ::setenv("SIMGPU_MEMORY", std::to_string(setup.memory_bytes).c_str(), 1);
+    ::setenv("SIMGPU_SCHEDULE", setup.in_order ? "inorder" : "adversarial", 1);
+    if (setup.with_context) {
+      CUcontext context = nullptr;
+      OK(cuInit(0));
+      OK(cuDevicePrimaryCtxRetain(&context, 0));
+      OK(cuCtxSetCurrent(context));
+    }
+    const int result = body();
+    std::fflush(nullptr);
+    ::_exit(result);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  INFO("seed " << setup.seed << ", wait status " << status);
+  REQUIRE(WIFEXITED(status));
+  REQUIRE(WEXITSTATUS(status) < 64);
+  return WEXITSTATUS(status);
+}
+
+int count_over_seeds(std::uint64_t count, const std::function<int()>& body) {
+  int found = 0;
+  for (std::uint64_t seed = 1; seed <= count; ++seed) {
+    DeviceSetup setup;
+    setup.seed = seed;
+    if (on_device(setup, body) != 0) ++found;
+  }
+  return found;
+}
+
+void expectation_failed(const char* file, int line, const std::string& what) {
+  std::fprintf(stderr, "%s:%d: expected: %s\n", file, line, what.c_str());
+  std::fflush(nullptr);
+  ::_exit(kExpectationFailed);
+}
+
+void expect_result(CUresult got, CUresult want, const char* call, const char* file, int line) {
+  if (got == want) return;
+  const char* got_name = "?";
+  const char* want_name = "?";
+  cuGetErrorName(got, &got_name);
+  cuGetErrorName(want, &want_name);
+  expectation_failed(file, line, std::string(call) + " gives " + want_name + ", not " + got_name);
+}
+
+CUfunction make_kernel(const char* name, const SimgpuKernelBody* body) {
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  OK(cuModuleLoadData(&module, "simgpu"));
+  EXPECT(simgpuLibrarySetBody(module, name, body) == CUDA_SUCCESS);
+  OK(cuModuleGetFunction(&function, module, name));
+  return function;
+}
+
+}  // namespace simgpu_test
