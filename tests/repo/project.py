@@ -41,15 +41,21 @@ def is_script(root, path):
     return first.startswith(b"#!") and (b"sh\n" in first)
 
 
-def run_check(violations, description, with_build=False):
-    """The main() of a check: prints what `violations(root[, build])` finds; the exit status is the verdict."""
+def run_check(violations, description, with_build=False, flags=()):
+    """The main() of a check: prints what `violations(root[, build])` finds; the exit status is the verdict.
+
+    `flags` become options without value, and keyword arguments.
+    """
     parser = argparse.ArgumentParser(description=description)
     default_root = Path(__file__).resolve().parents[2]
     parser.add_argument("--root", type=Path, default=default_root, help="top folder of the project")
     if with_build:
         parser.add_argument("--build", type=Path, required=True, help="a configured build folder")
+    for flag in flags:
+        parser.add_argument(f"--{flag}", action="store_true")
     arguments = parser.parse_args()
-    found = violations(arguments.root, arguments.build) if with_build else violations(arguments.root)
+    folders = (arguments.root, arguments.build) if with_build else (arguments.root,)
+    found = violations(*folders, **{flag: getattr(arguments, flag) for flag in flags})
     for line in found:
         print(line)
     if found:

@@ -174,7 +174,7 @@ namespace tidepool::fakes {
 std::span<const NullEntry> null_behaviour_entries() {
 #define NULL_ROW(name) \
   { #name, reinterpret_cast < void*>(&name) }
-  static const NullEntry kEntries[] = {
+  static const NullEntry entries[] = {
       NULL_ROW(cuInit),
       NULL_ROW(cuDriverGetVersion),
       NULL_ROW(cuDeviceGetCount),
@@ -186,7 +186,7 @@ std::span<const NullEntry> null_behaviour_entries() {
       NULL_ROW(cuGetProcAddress_v2),
   };
 #undef NULL_ROW
-  return kEntries;
+  return entries;
 }
 
 }  // namespace tidepool::fakes

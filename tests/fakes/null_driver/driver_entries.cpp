@@ -13,10 +13,10 @@ namespace tidepool::fakes {
 
 std::span<const NullEntry> null_driver_entries() {
 #define TP_DRIVER(name) {#name, reinterpret_cast<void*>(&name)},
-  static const NullEntry kEntries[] = {
+  static const NullEntry entries[] = {
 #include "allocator/cuda/driver.def"
   };
-  return kEntries;
+  return entries;
 }
 
 }  // namespace tidepool::fakes

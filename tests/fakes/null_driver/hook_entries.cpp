@@ -23,10 +23,10 @@ std::span<const NullEntry> null_hook_entries() {
 #define TP_HOOK(name, ...) NULL_ROW(name)
 #define TP_HOOK_PTSZ(name, ...) NULL_ROW(name) NULL_ROW(name##_ptsz)
 #define TP_HOOK_PTDS(name, ...) NULL_ROW(name) NULL_ROW(name##_ptds)
-  static const NullEntry kEntries[] = {
+  static const NullEntry entries[] = {
 #include "shim/hooks.def"
   };
-  return kEntries;
+  return entries;
 }
 
 }  // namespace tidepool::fakes
