@@ -126,14 +126,31 @@ TEST_CASE("refusals: a set-uid program of another user") {
   CHECK(got.err.find("set-uid") != std::string::npos);
 }
 
-TEST_CASE("refusals: the command says where its library should be") {
+TEST_CASE("refusals: the command says where its library should be, and takes it from there") {
   ScratchFolder folder;
+  const std::string command = folder / "bin/tidepool";
+  const std::string library = folder / TP_TEST_INSTALL_LIBDIR "/tidepool/libtidepool.so";
   std::filesystem::create_directories(folder / "bin");
-  std::filesystem::copy_file(kTidepool, folder / "bin/tidepool");
-  const Outcome got = run({{folder / "bin/tidepool", "run", "true"}, "", {}, false, false});
-  refused(got, 125,
-          "run: the library " + (folder / "lib/libtidepool.so") +
-              " cannot be read: No such file or directory. Install Tidepool again");
+  std::filesystem::copy_file(kTidepool, command);
+  const Job job{{command, "run", "printenv", "LD_PRELOAD"}, "", {}, false, false};
+  refused(
+      run(job), 125,
+      "run: the library " + library + " cannot be read: No such file or directory. Install Tidepool again");
+  std::filesystem::create_directories(std::filesystem::path(library).parent_path());
+  std::filesystem::copy_file(TP_TEST_LIBRARY, library);
+  CHECK(run(job).out == (preload_first().empty() ? "" : preload_first() + ":") + library + "\n");
+}
+
+TEST_CASE("refusals: a library that LD_PRELOAD cannot name") {
+  ScratchFolder folder;
+  const std::string command = folder / "a b/bin/tidepool";
+  std::filesystem::create_directories(folder / "a b/bin");
+  std::filesystem::create_directories(folder / "a b/lib");
+  std::filesystem::copy_file(kTidepool, command);
+  std::filesystem::copy_file(TP_TEST_LIBRARY, folder / "a b/lib/libtidepool.so");
+  const Outcome got = run({{command, "run", "true"}, "", {}, false, false});
+  CHECK(got.code() == 125);
+  CHECK(got.err.find("lies in a folder with a space or colon") != std::string::npos);
 }
 
 TEST_CASE("help and version go to stdout and name every option") {

@@ -45,11 +45,14 @@ int refuse(const std::string& why) {
   return kExitRefused;
 }
 
-/// The library beside this command: bin/../lib in the build tree and where it is installed.
+/// The library that belongs to this command: where both are installed, or in the build tree. Where neither
+/// is, the installed place, so that the complaint names it.
 std::string find_library() {
   std::error_code error;
-  const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  return error ? std::string() : (self.parent_path().parent_path() / "lib" / "libtidepool.so").string();
+  const fs::path prefix = fs::read_symlink("/proc/self/exe", error).parent_path().parent_path();
+  const fs::path installed = prefix / TP_INSTALL_LIBDIR / "tidepool" / "libtidepool.so";
+  const fs::path built = prefix / "lib" / "libtidepool.so";
+  return fs::exists(built, error) && !fs::exists(installed, error) ? built.string() : installed.string();
 }
 
 /// Checks the variables that the job will see. False: it must not start.
