@@ -42,7 +42,7 @@ function(tp_target target)
       $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${flag}>)
     target_link_options(${target} PRIVATE
       $<$<LINK_LANGUAGE:CXX>:${flag}>
-      $<$<LINK_LANGUAGE:CUDA>:-Xcompiler=${flag}>)
+      $<$<LINK_LANGUAGE:CUDA>:${flag}>) # the host compiler links CUDA programs too
   endforeach()
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
 endfunction()

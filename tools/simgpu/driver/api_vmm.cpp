@@ -20,7 +20,8 @@ CUresult check_properties(const CUmemAllocationProp* prop) {
   if (prop->location.id != 0) return CUDA_ERROR_INVALID_DEVICE;
   // A handle may be asked to be exportable; the export itself is an entry point that does not exist yet.
   const auto types = static_cast<unsigned>(prop->requestedHandleTypes);
-  if ((types & ~static_cast<unsigned>(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  if ((types & ~static_cast<unsigned>(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) != 0)
+    return CUDA_ERROR_NOT_SUPPORTED;
   return CUDA_SUCCESS;
 }
 

@@ -1,0 +1,177 @@
+// The simgpu command, and programs that nvcc built running under it.
+
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "tests/process/child_process.h"
+
+namespace {
+
+using tidepool::test::Outcome;
+using tidepool::test::ScratchFolder;
+using tidepool::test::write_file;
+
+Outcome run(std::vector<std::string> words) {
+  tidepool::test::Job job;
+  job.words = std::move(words);
+  return tidepool::test::run(job);
+}
+
+Outcome simgpu(std::vector<std::string> words) {
+  words.insert(words.begin(), SIMGPU_TEST_COMMAND);
+  return run(std::move(words));
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// The number behind "name": in a report.
+long number(const std::string& report, const std::string& name) {
+  const std::size_t at = report.find("\"" + name + "\": ");
+  REQUIRE(at != std::string::npos);
+  return std::stol(report.substr(at + name.size() + 4));
+}
+
+}  // namespace
+
+TEST_CASE("command: wrong words are refused with one line, a hint and 125") {
+  const auto refused = [](const std::vector<std::string>& words, const std::string& line) {
+    const Outcome o = simgpu(words);
+    INFO(o.err);
+    REQUIRE(o.code() == 125);
+    REQUIRE(o.out.empty());
+    REQUIRE(o.err == "simgpu: error: " + line + "\n");
+  };
+  refused({"--sed", "1", "--", "true"}, "unknown option --sed (did you mean '--seed'?)");
+  refused({"--seed", "x", "--", "true"}, "--seed x: want a number");
+  refused({"--seed", "--", "true"}, "option --seed needs a value");
+  refused({"--schedule", "inorde", "--", "true"},
+          "--schedule inorde: want adversarial or inorder (did you mean 'inorder'?)");
+  refused({"--memory", "1KiB", "--", "true"},
+          "--memory 1KiB: want bytes from 2MiB to 1TiB, as in 268435456 or 256MiB");
+  refused({"true"}, "'true' is not an option; put -- before the command: simgpu [options] -- true");
+  refused({"--"}, "no command: simgpu [options] -- command [arguments]");
+  refused({"--device", "h10", "--", "true"}, "unknown device h10 (did you mean 'h100'?); known: h100");
+  refused({"--device", "./none.toml", "--", "true"}, "--device ./none.toml: no such file");
+  refused({"--report", "/nonexistent/r.json", "--", "true"},
+          "cannot write the report to /nonexistent/r.json");
+}
+
+TEST_CASE("command: help and version") {
+  REQUIRE(simgpu({"--help"}).code() == 0);
+  REQUIRE(contains(simgpu({"--help"}).out, "--schedule"));
+  REQUIRE(contains(simgpu({"--version"}).out, "simgpu "));
+}
+
+TEST_CASE("command: a profile that is none says what is wrong with it") {
+  const ScratchFolder folder;
+  const std::string file = folder / "card.toml";
+  const auto refusal = [&](const std::string& text) {
+    write_file(file, text);
+    const Outcome o = simgpu({"--device", file, "--", "true"});
+    REQUIRE(o.code() == 125);
+    return o.err;
+  };
+  const std::string good =
+      "name = \"card\"\n[memory]\nbytes = 67108864\nbytes_per_second = 1e12\n[compute]\ncapability = "
+      "\"8.0\"\n"
+      "multiprocessors = 10\n[link]\nbytes_per_second = 1e10\n[cost]\nlaunch_ns = 1000\n";
+  REQUIRE(contains(refusal("name = \"card\"\n"), "memory.bytes is missing"));
+  REQUIRE(contains(refusal(good + "launch_nss = 5\n"),
+                   "unknown key cost.launch_nss (did you mean 'cost.launch_ns'?)"));
+  REQUIRE(contains(refusal("name = \n"), "line 1"));
+  write_file(file, good);
+  REQUIRE(simgpu({"--device", file, "--", SIMGPU_TEST_PIPELINE}).code() == 0);
+}
+
+TEST_CASE("command: exit status and signals are the command's") {
+  REQUIRE(simgpu({"--", "sh", "-c", "exit 42"}).code() == 42);
+  REQUIRE(simgpu({"--", "sh", "-c", "kill -TERM $$"}).code() == -SIGTERM);
+  REQUIRE(simgpu({"--", "sh", "-c", "kill -KILL $$"}).code() == -SIGKILL);
+  REQUIRE(simgpu({"--", "/no/such/program"}).code() == 127);
+  REQUIRE(simgpu({"--", "/etc/passwd"}).code() == 126);
+  REQUIRE(simgpu({"--", "printf", "%s", "--help"}).out == "--help");
+}
+
+TEST_CASE("program: what nvcc built prints the same for every seed, and in order") {
+  const Outcome first = simgpu({"--schedule", "inorder", "--", SIMGPU_TEST_PIPELINE});
+  INFO(first.err << first.out);
+  REQUIRE(first.code() == 0);
+  REQUIRE(contains(first.out, "devices 1 capability 9.0"));
+  REQUIRE(contains(first.out, "bad copy cudaErrorInvalidMemcpyDirection"));
+  REQUIRE(contains(first.out, "bad free cudaErrorInvalidValue"));
+  REQUIRE(contains(first.out, "huge cudaErrorMemoryAllocation"));
+  REQUIRE(contains(first.out, "last cudaErrorMemoryAllocation"));
+  REQUIRE(contains(first.out, "then cudaSuccess"));
+  REQUIRE(contains(first.out, "empty grid cudaErrorInvalidConfiguration"));
+  REQUIRE(contains(first.out, "in use 0"));
+  for (int seed = 1; seed <= 20; ++seed) {
+    INFO("seed " << seed);
+    REQUIRE(simgpu({"--seed", std::to_string(seed), "--", SIMGPU_TEST_PIPELINE}).out == first.out);
+    REQUIRE(simgpu({"--seed", std::to_string(seed), "--", SIMGPU_TEST_PIPELINE_PER_THREAD}).out == first.out);
+  }
+}
+
+TEST_CASE("program: the report counts calls, bytes and the peak") {
+  const ScratchFolder folder;
+  const std::string file = folder / "report.json";
+  REQUIRE(simgpu({"--memory", "32MiB", "--report", file, "--", SIMGPU_TEST_PIPELINE}).code() == 0);
+  const std::string report = read_file(file);
+  INFO(report);
+  REQUIRE(contains(report, "\"schema\": \"simgpu.report/1\""));
+  REQUIRE(number(report, "memory_bytes") == 32 << 20);
+  REQUIRE(number(report, "exit_code") == 0);
+  REQUIRE(number(report, "cuInit") == 1);
+  REQUIRE(number(report, "cuLaunchKernel") == 21);
+  REQUIRE(number(report, "kernels") == 20);
+  REQUIRE(number(report, "cuMemAlloc_v2") == 4);
+  REQUIRE(number(report, "physical_peak_bytes") == 2 << 20);
+  REQUIRE(number(report, "physical_now_bytes") == 0);
+  REQUIRE(contains(report, "\"h2d\": { \"count\": 4, \"bytes\": 1048576 }"));
+  REQUIRE(contains(report, "\"d2h\": { \"count\": 17, \"bytes\": 2105376 }"));
+  REQUIRE(number(report, "errors_total") == 0);
+}
+
+TEST_CASE("program: an illegal address is named on stderr and in the report") {
+  const ScratchFolder folder;
+  const std::string file = folder / "report.json";
+  const Outcome o = simgpu({"--report", file, "--", SIMGPU_TEST_PIPELINE, "fault"});
+  INFO(o.err);
+  REQUIRE(o.code() == 3);
+  REQUIRE(contains(o.out, "fault cudaErrorIllegalAddress"));
+  REQUIRE(contains(o.out, "stays cudaErrorIllegalAddress"));
+  REQUIRE(contains(o.err, "illegal address: kernel '"));
+  REQUIRE(contains(o.err, "not memory of the device, parameter 0 ("));
+  REQUIRE(contains(read_file(file), "illegal address: kernel '"));
+}
+
+TEST_CASE("program: a second process that uses CUDA is noted and has its own device") {
+  const ScratchFolder folder;
+  const std::string file = folder / "report.json";
+  const std::string twice = std::string(SIMGPU_TEST_PIPELINE) + " > /dev/null && " + SIMGPU_TEST_PIPELINE;
+  const Outcome o = simgpu({"--report", file, "--", "sh", "-c", twice});
+  REQUIRE(o.code() == 0);
+  REQUIRE(contains(o.err, "1 more process called cuInit"));
+  REQUIRE(number(read_file(file), "other_processes") == 1);
+  REQUIRE(number(read_file(file), "cuInit") == 1);
+}
+
+TEST_CASE("program: the report is written after SIGKILL too") {
+  const ScratchFolder folder;
+  const std::string file = folder / "report.json";
+  const std::string killed = std::string(SIMGPU_TEST_PIPELINE) + " > /dev/null; kill -KILL $$";
+  REQUIRE(simgpu({"--report", file, "--", "sh", "-c", killed}).code() == -SIGKILL);
+  const std::string report = read_file(file);
+  REQUIRE(number(report, "signal") == SIGKILL);
+  REQUIRE(number(report, "kernels") == 20);
+}
