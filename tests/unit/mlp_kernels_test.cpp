@@ -1,6 +1,8 @@
 #include "tools/workloads/mlp_kernels.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -28,6 +30,7 @@ void launch(unsigned grid_x, unsigned grid_y, unsigned threads, Args... args) {
   grid.scratch = scratch.data();
   grid.scratch_bytes = scratch.size();
   grid.check_range = [](const void*, std::size_t, int) {};
+  grid.fail = [](const char*) { std::abort(); };
   Context context(grid);
   for (unsigned y = 0; y < grid_y; ++y) {
     for (unsigned x = 0; x < grid_x; ++x) {
@@ -121,12 +124,13 @@ TEST_CASE("mlp footprint: adds up for one hidden layer") {
   tiny.layers = 1;
   tiny.batch = 16;
   const Footprint need = footprint(tiny);
-  const std::size_t hidden = 4 * (32 * 32 + 32);
-  const std::size_t last = 4 * (16 * 32 + 16);
-  // At the end of the first layer's backward work everything is live but activations.
-  CHECK(need.live_bytes == std::max(3 * (hidden + last), 3 * last + 2 * hidden + 3 * 4 * 32 * 16));
-  CHECK(need.h2d_bytes_per_step == 4 * 32 * 16 + 4 * 16);
-  CHECK(need.h2d_bytes_once == 4 * (32 * 32 + 16 * 32));
+  constexpr std::size_t kHidden = 4UL * (32 * 32 + 32);
+  constexpr std::size_t kLast = 4UL * (16 * 32 + 16);
+  constexpr std::size_t kActivations = 4UL * 32 * 16;
+  // Live at the end of the backward work of the first layer, or of the last one.
+  CHECK(need.live_bytes == std::max(3 * (kHidden + kLast), 3 * kLast + 2 * kHidden + 3 * kActivations));
+  CHECK(need.h2d_bytes_per_step == kActivations + 4UL * 16);
+  CHECK(need.h2d_bytes_once == 4UL * (32 * 32 + 16 * 32));
 }
 
 }  // namespace

@@ -148,8 +148,10 @@ TEST_CASE("options: the first of two equal variables counts, as with getenv") {
 
 TEST_CASE("options: issues beyond the room are counted") {
   std::vector<std::string> texts;
+  texts.reserve(40);
   for (int i = 0; i < 40; ++i) texts.push_back("TIDEPOOL_NONSENSE_NUMBER_" + std::to_string(i) + "=1");
   std::vector<const char*> environment;
+  environment.reserve(texts.size());
   for (const std::string& text : texts) environment.push_back(text.c_str());
   const Loaded got(environment);
   CHECK(got.issues.count() == 40);

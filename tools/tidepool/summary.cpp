@@ -59,6 +59,7 @@ std::vector<std::string> summary_lines(const std::vector<ProcessStats>& processe
   }
   if (users.size() == 1) return {done + "N" + fitted(*users[0]) + warned(warnings)};
   std::vector<std::string> lines;
+  lines.reserve(users.size() + 1);
   for (const ProcessStats* const p : users) {
     lines.push_back("process " + std::to_string(p->pid) + " (" + p->program + ") n" + fitted(*p) +
                     warned(p->get(Metric::warnings_total)));
