@@ -14,10 +14,12 @@ namespace tidepool::runtime {
 
 Status Residency::acquire(Block& block) noexcept {
   Bytes missing = block.span - block.backed();
-  for (;;) {
+  for (int attempt = 1;; ++attempt) {
     missing = pool_.take(missing, block.extents);
     if (missing == Bytes()) return kOk;
     if (make_room(missing)) continue;
+    // Nothing can move, but the driver refused memory below the limit: that may have been a passing refusal.
+    if (device_error_.ok() && pool_.available() >= missing && attempt < kAttempts) continue;
     while (!block.extents.empty() && !block.extents.back().mapped) {
       pool_.put(block.extents.back());
       block.extents.pop_back();
@@ -63,7 +65,9 @@ bool Residency::others_hold_memory() noexcept {
   for (BlockId id = 1; id < arena_.end_id(); ++id) {
     const Block& block = arena_.block(id);
     const BlockState state = block.load().state();
-    if (block.is_slab || (state != BlockState::kResident && state != BlockState::kFreed)) continue;
+    if (block.kept.load(std::memory_order_acquire) ||
+        (state != BlockState::kResident && state != BlockState::kFreed))
+      continue;
     if (state == BlockState::kFreed && block.extents.empty()) continue;
     if (!std::binary_search(wanted_.begin(), wanted_.end(), id)) return true;
   }
@@ -163,6 +167,7 @@ void Residency::begin_copy_out(BlockId id, StateWord outgoing) noexcept {
     host_.release(std::move(slot).value());
   } else {
     device_error_ = waited;
+    lost_.push_back(std::move(slot).value());
   }
 }
 
@@ -174,6 +179,7 @@ bool Residency::finish_eviction() noexcept {
   if (const Status status = streams_.wait_host(eviction.copied); !status.ok()) {
     device_error_ = status;
     block.move(eviction.outgoing, BlockState::kResident);
+    lost_.push_back(std::move(eviction.slot));
     return false;
   }
   if (!block.move(eviction.outgoing, BlockState::kUnmapping)) {

@@ -19,6 +19,10 @@ Residency::Residency(Device& device, Arena& arena, HandlePool& pool, HostArena& 
       engine_(device, streams),
       check_(check) {}
 
+Residency::~Residency() {
+  for (BlockId id = 1; id < arena_.end_id(); ++id) unmap_extents(arena_.block(id));
+}
+
 Status Residency::open() noexcept {
   return engine_.open();
 }

@@ -37,6 +37,10 @@ class Residency {
  public:
   Residency(Device& device, Arena& arena, HandlePool& pool, HostArena& host, StreamTable& streams,
             CheckLevel check) noexcept;
+  /// Takes all memory away from the blocks. Only when the device is idle and no other call is under way.
+  ~Residency();
+  Residency(const Residency&) = delete;
+  Residency& operator=(const Residency&) = delete;
   /// Creates the private streams. Nothing else may be called before it succeeded.
   Status open() noexcept;
 
@@ -126,6 +130,7 @@ class Residency {
   std::atomic<bool> frozen_{false};
   std::deque<Eviction> evictions_;  // turnstile
   std::deque<Incoming> incoming_;   // turnstile
+  std::vector<HostSlot> lost_;      // turnstile; a device that failed may still write to these: never reused
   bool host_is_full_ = false;       // turnstile; set by the last start_evictions
   Status device_error_ = kOk;       // turnstile; what a wait on the device answered, if not "done"
   int failed_copies_ = 0;           // turnstile; copies out that failed since the owner's turn began

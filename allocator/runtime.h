@@ -25,6 +25,9 @@ class Runtime {
  public:
   /// Reserves the address space and opens the private streams. `host_total`: the host's memory.
   static DeviceResult<Runtime*> create(Device& device, const Options& options, Bytes host_total) noexcept;
+  /// Gives everything back to the device, which must be idle. A process never does this (hooks can run until
+  /// it has ended); tests do.
+  ~Runtime() = default;
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 

@@ -39,6 +39,17 @@ StreamTable::StreamTable(Device& device) noexcept : device_(device) {
   entries_.push_back(nullptr);
 }
 
+StreamTable::~StreamTable() {
+  for (Stream* stream : entries_) {
+    if (stream == nullptr) continue;
+    for (; !stream->marks_.empty(); stream->marks_.pop_front()) {
+      (void)device_.destroy_event(stream->marks_.front().event);
+    }
+    delete stream;
+  }
+  for (const EventHandle event : spare_events_) (void)device_.destroy_event(event);
+}
+
 // Handles are pointers or 1 and 2; a thread's own default stream gets an odd key above the canonical range.
 std::uint64_t StreamTable::key_of(StreamHandle handle) noexcept {
   if (handle == kPerThreadStream) return (std::uint64_t{1} << 63) | thread_tag();
@@ -139,10 +150,10 @@ Status StreamTable::mark_locked(Stream& stream) noexcept {
   if (covered <= stream.completed_.load(std::memory_order_relaxed)) return kOk;
   if (!stream.marks_.empty() && stream.marks_.back().ticket >= covered) return kOk;
   if (!can_record(stream)) return kOk;
-  if (stream.marks_.size() >= kMaxMarks) {
+  if (stream.marks_.full()) {
     if (const Status status = poll_locked(stream); !status.ok()) return status;
   }
-  if (stream.marks_.size() >= kMaxMarks) {
+  if (stream.marks_.full()) {
     // Recording again moves the newest mark forward: later, but never too early.
     const Status status = device_.record(stream.marks_.back().event, stream.handle_);
     if (status.ok()) stream.marks_.back().ticket = covered;
@@ -166,8 +177,11 @@ bool StreamTable::can_record(const Stream& stream) noexcept {
 
 Status StreamTable::poll_locked(Stream& stream) noexcept {
   while (!stream.marks_.empty()) {
-    const Stream::Mark oldest = stream.marks_.front();
-    const Status status = device_.query(oldest.event);
+    const MarkRing::Mark oldest = stream.marks_.front();
+    Status status = device_.query(oldest.event);
+    // An error here is an error of the device, which every later call repeats. One that does not repeat is
+    // not.
+    if (!status.ok() && status != kNotReady) status = device_.query(oldest.event);
     if (status == kNotReady) return kOk;
     if (!status.ok()) return status;
     stream.completed_.store(oldest.ticket, std::memory_order_release);
@@ -204,16 +218,12 @@ Status StreamTable::order(Stream& waiter, Use use) noexcept {
   Stream& stream = *by_index_[use.stream()].load(std::memory_order_acquire);
   if (&stream == &waiter || stream.completed_.load(std::memory_order_acquire) >= use.ticket()) return kOk;
   const std::lock_guard guard(stream.lock_);
-  auto covering = [&] {
-    return std::find_if(stream.marks_.begin(), stream.marks_.end(),
-                        [&](const Stream::Mark& mark) { return mark.ticket >= use.ticket(); });
-  };
-  auto mark = covering();
-  if (mark == stream.marks_.end()) {
+  const MarkRing::Mark* mark = stream.marks_.covering(use.ticket());
+  if (mark == nullptr) {
     if (const Status status = mark_locked(stream); !status.ok()) return status;
     if (stream.completed_.load(std::memory_order_acquire) >= use.ticket()) return kOk;
-    mark = covering();
-    if (mark == stream.marks_.end()) return kUnknownError;
+    mark = stream.marks_.covering(use.ticket());
+    if (mark == nullptr) return kUnknownError;
   }
   return device_.wait(waiter.handle_, mark->event);
 }

@@ -3,7 +3,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <mutex>
 #include <vector>
 
@@ -17,6 +16,40 @@ namespace tidepool::runtime {
 inline constexpr StreamHandle kLegacyStream{1};
 inline constexpr StreamHandle kPerThreadStream{2};
 
+/// Events that say how far a stream has come, oldest first. Fixed size: marks are made on the launch path.
+class MarkRing {
+ public:
+  struct Mark {
+    std::uint64_t ticket;  ///< everything up to it has completed once the event has
+    EventHandle event;
+  };
+  static constexpr std::size_t kRoom = 64;
+
+  [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
+  [[nodiscard]] bool full() const noexcept { return count_ == kRoom; }
+  [[nodiscard]] std::size_t size() const noexcept { return count_; }
+  [[nodiscard]] Mark& operator[](std::size_t i) noexcept { return marks_[(first_ + i) % kRoom]; }
+  [[nodiscard]] Mark& front() noexcept { return marks_[first_]; }
+  [[nodiscard]] Mark& back() noexcept { return (*this)[count_ - 1]; }
+  void push_back(Mark mark) noexcept { marks_[(first_ + count_++) % kRoom] = mark; }
+  void pop_front() noexcept {
+    first_ = (first_ + 1) % kRoom;
+    --count_;
+  }
+  /// The oldest mark that covers the ticket; null if none does.
+  [[nodiscard]] const Mark* covering(std::uint64_t ticket) noexcept {
+    for (std::size_t i = 0; i < count_; ++i) {
+      if ((*this)[i].ticket >= ticket) return &(*this)[i];
+    }
+    return nullptr;
+  }
+
+ private:
+  std::array<Mark, kRoom> marks_{};
+  std::size_t first_ = 0;
+  std::size_t count_ = 0;
+};
+
 /// How far a stream has come. A ticket is drawn for each enqueued operation, after the enqueue has returned;
 /// marks are events that say "everything up to ticket n has completed" (design protocol 1).
 class Stream {
@@ -28,10 +61,6 @@ class Stream {
 
  private:
   friend class StreamTable;
-  struct Mark {
-    std::uint64_t ticket;
-    EventHandle event;
-  };
 
   std::atomic<std::uint64_t> key_{0};  // what find() compares; 0: not in use
   StreamHandle handle_{};
@@ -45,7 +74,7 @@ class Stream {
   std::atomic<std::uint64_t> unmarked_bytes_{0};
 
   std::mutex lock_;
-  std::deque<Mark> marks_;  // oldest first
+  MarkRing marks_;
 };
 
 /// All streams that the program has used, and our own. Entries are reused once their last mark has passed;
@@ -57,6 +86,9 @@ class StreamTable {
   static constexpr Bytes kBytesPerMark = MiB(8);
 
   explicit StreamTable(Device& device) noexcept;
+  ~StreamTable();
+  StreamTable(const StreamTable&) = delete;
+  StreamTable& operator=(const StreamTable&) = delete;
 
   /// The entry of a stream; null when kMaxStreams streams are alive (a use of such a stream counts as a use
   /// by all). Lock-free once the stream is known. The per-thread stream is a different one for each thread.
@@ -82,7 +114,6 @@ class StreamTable {
 
  private:
   static constexpr std::size_t kSlots = 4 * kMaxStreams;
-  static constexpr std::size_t kMaxMarks = 64;
   static constexpr std::uint16_t kEmpty = 0;
   static constexpr std::uint16_t kTombstone = 0xffff;
 

@@ -1,0 +1,137 @@
+// The reason this project exists: an unmodified program that trains in half of the memory it asks for, bit
+// for bit. What the device held and what moved comes from the device's own report, never from Tidepool.
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "tests/process/child_process.h"
+
+namespace tidepool::test {
+namespace {
+
+#ifdef TP_TEST_SLOW
+constexpr int kSeeds = 4;
+#else
+constexpr int kSeeds = 50;
+#endif
+
+/// The number behind `"key": ` after the first `"section"`.
+std::uint64_t number_in(const std::string& json, const std::string& section, const std::string& key) {
+  const std::size_t from = json.find("\"" + section + "\"");
+  REQUIRE(from != std::string::npos);
+  const std::size_t at = json.find("\"" + key + "\":", from);
+  REQUIRE(at != std::string::npos);
+  return std::strtoull(json.c_str() + at + key.size() + 3, nullptr, 10);
+}
+
+struct Run {
+  Outcome outcome;
+  std::uint64_t peak = 0;
+  std::uint64_t into_device = 0;
+  std::uint64_t out_of_device = 0;
+  std::uint64_t errors = 0;
+};
+
+struct Setup {
+  std::uint64_t budget = 0;  ///< bytes; 0: without Tidepool
+  int seed = 1;
+  int steps = 6;
+  std::string schedule = "adversarial";
+  std::string check = "off";
+};
+
+Run train(const Setup& setup) {
+  const ScratchFolder folder;
+  const std::string report = folder / "report.json";
+  std::vector<std::string> words = {
+      TP_TEST_SIMGPU, "--device",     "h100",     "--seed", std::to_string(setup.seed),
+      "--schedule",   setup.schedule, "--report", report,   "--"};
+  if (setup.budget != 0) {
+    words.insert(words.end(), {TP_TEST_TIDEPOOL, "run", "--device-budget", std::to_string(setup.budget),
+                               "--check", setup.check, "--"});
+  }
+  words.insert(words.end(), {TP_TEST_TRAIN_MLP, "--steps", std::to_string(setup.steps)});
+  Run result;
+  result.outcome = run({words, "", {}, false, false});
+  std::stringstream text;
+  text << std::ifstream(report).rdbuf();
+  result.peak = number_in(text.str(), "memory", "physical_peak_bytes");
+  result.into_device = number_in(text.str(), "h2d", "bytes");
+  result.out_of_device = number_in(text.str(), "d2h", "bytes");
+  result.errors = number_in(text.str(), "errors_total", "errors_total");
+  return result;
+}
+
+/// Bytes that are live at the worst point of a step: written before it and read after it. The workload's own
+/// table says so (`train_mlp --describe`), from the sizes and lives of its arrays.
+std::uint64_t live_bytes() {
+  const Outcome told = run({{TP_TEST_TRAIN_MLP, "--describe"}, "", {}, false, false});
+  REQUIRE(told.code() == 0);
+  return number_in(told.out, "live_bytes", "live_bytes");
+}
+
+}  // namespace
+
+TEST_CASE("oversubscription: half of the memory gives the same losses and weights, for every seed") {
+  const Run plain = train({});
+  REQUIRE(plain.outcome.code() == 0);
+  REQUIRE(plain.peak >= (std::uint64_t{64} << 20));
+  const std::uint64_t budget = plain.peak / 2;
+  for (int seed = 1; seed <= kSeeds; ++seed) {
+    INFO("seed " << seed);
+    const Run small = train({.budget = budget, .seed = seed});
+    INFO(small.outcome.err);
+    REQUIRE(small.outcome.code() == 0);
+    REQUIRE(small.outcome.out == plain.outcome.out);
+    REQUIRE(small.errors == 0);
+    REQUIRE(small.peak <= budget);
+  }
+}
+
+TEST_CASE("oversubscription: what had to move did move, each way, in every step") {
+  const Run plain_short = train({.steps = 3});
+  const Run plain_long = train({.steps = 6});
+  const std::uint64_t budget = plain_short.peak / 2;
+  const Run small_short = train({.budget = budget, .steps = 3});
+  const Run small_long = train({.budget = budget, .steps = 6});
+  REQUIRE(small_long.outcome.out == plain_long.outcome.out);
+  // Design section 11: at least the live bytes that do not fit, per step, in and out, beyond the program's
+  // own.
+  const std::uint64_t live = live_bytes();
+  REQUIRE(live > budget);
+  const std::uint64_t least = 3 * (live - budget);
+  CHECK(small_long.into_device - small_short.into_device >=
+        plain_long.into_device - plain_short.into_device + least);
+  CHECK(small_long.out_of_device - small_short.out_of_device >=
+        plain_long.out_of_device - plain_short.out_of_device + least);
+}
+
+TEST_CASE("oversubscription: other budgets and schedules, with every invariant checked after every move") {
+  const Run plain = train({.steps = 3});
+  for (const std::uint64_t percent : {90u, 75u, 35u, 25u}) {
+    for (const char* schedule : {"adversarial", "inorder"}) {
+      INFO(percent << " per cent, " << schedule);
+      const Run small = train({.budget = plain.peak * percent / 100,
+                               .seed = static_cast<int>(percent),
+                               .steps = 3,
+                               .schedule = schedule,
+                               .check = "full"});
+      INFO(small.outcome.err);
+      CHECK(small.outcome.out == plain.outcome.out);
+      CHECK(small.peak <= plain.peak * percent / 100);
+      CHECK(small.outcome.err.find("TP3002") == std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("oversubscription: a program that fits moves nothing") {
+  const Run plain = train({.steps = 3});
+  const Run roomy = train({.budget = plain.peak * 2, .steps = 3});
+  CHECK(roomy.outcome.out == plain.outcome.out);
+  CHECK(roomy.into_device == plain.into_device);
+  CHECK(roomy.out_of_device == plain.out_of_device);
+}
+
+}  // namespace tidepool::test

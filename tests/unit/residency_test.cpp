@@ -1,0 +1,217 @@
+#include <algorithm>
+#include <random>
+
+#include "tests/unit/runtime_fixture.h"
+
+namespace tidepool::runtime {
+namespace {
+
+std::vector<DevicePtr> blocks_of(Program& program, int count, Bytes size) {
+  std::vector<DevicePtr> blocks;
+  for (int i = 0; i < count; ++i) blocks.push_back(program.allocate(size));
+  return blocks;
+}
+
+}  // namespace
+
+TEST_CASE("residency: a program of twice the budget keeps every byte, and the device never holds more") {
+  Program program({.seed = 7});
+  const auto blocks = blocks_of(program, 8, MiB(4));
+  for (int round = 0; round < 6; ++round) {
+    for (const DevicePtr block : blocks) REQUIRE(program.touch({block}, 0).ok());
+  }
+  program.synchronize();
+  program.check();
+  CHECK(program.device().peak() <= MiB(16));
+  CHECK(program.device().copied_to_host() >= MiB(16));
+  CHECK(program.device().copied_to_device() >= MiB(16));
+}
+
+TEST_CASE("residency: a program that fits moves nothing and maps nothing after its second round") {
+  Program program({});
+  const auto blocks = blocks_of(program, 4, MiB(4));
+  for (const DevicePtr block : blocks) REQUIRE(program.touch({block}, 0).ok());
+  const std::size_t mappings = program.device().faults().calls("map");
+  for (int round = 0; round < 5; ++round) {
+    for (const DevicePtr block : blocks) REQUIRE(program.touch({block}, 0).ok());
+  }
+  program.synchronize();
+  program.check();
+  CHECK(program.device().faults().calls("map") == mappings);
+  CHECK(program.device().copied_to_host() == Bytes());
+  CHECK(program.device().copied_to_device() == Bytes());
+}
+
+TEST_CASE("residency: all blocks of one launch stay while the last of them comes in") {
+  Program program({.seed = 3});
+  const auto blocks = blocks_of(program, 8, MiB(4));
+  for (const DevicePtr block : blocks) REQUIRE(program.touch({block}, 0).ok());
+  for (int round = 0; round < 8; ++round) {
+    // The first of these is the least recently used block of the set, and the set fills the budget.
+    const std::size_t k = static_cast<std::size_t>(round);
+    REQUIRE(program.touch({blocks[k % 8], blocks[(k + 3) % 8], blocks[(k + 5) % 8], blocks[(k + 6) % 8]}, 0)
+                .ok());
+  }
+  program.synchronize();
+  program.check();
+}
+
+TEST_CASE("residency: a launch set larger than the budget is refused, and the next launch works") {
+  Program program({});
+  const auto blocks = blocks_of(program, 5, MiB(4));
+  for (const DevicePtr block : blocks) REQUIRE(program.touch({block}, 0).ok());
+  CHECK(program.touch(blocks, 0) == kOutOfMemory);
+  CHECK(program.touch({blocks[0], blocks[1]}, 0).ok());
+  program.synchronize();
+  program.check();
+}
+
+TEST_CASE("residency: a block that no work has touched is not copied out") {
+  Program program({});
+  for (const DevicePtr block : blocks_of(program, 4, MiB(4))) {
+    REQUIRE(program.touch({block}, 0).ok());
+    REQUIRE(program.free(block).ok());
+  }
+  (void)blocks_of(program, 4, MiB(4));  // the freed pairs again: on the device, untouched in this life
+  for (const DevicePtr block : blocks_of(program, 4, MiB(4))) REQUIRE(program.touch({block}, 0).ok());
+  program.synchronize();
+  program.check();
+  CHECK(program.device().copied_to_host() == Bytes());
+}
+
+TEST_CASE("residency: memory freed by the program is used again without a driver call") {
+  Program program({});
+  const DevicePtr first = program.allocate(MiB(6));
+  REQUIRE(program.touch({first}, 0).ok());
+  REQUIRE(program.free(first).ok());
+  const std::size_t mappings = program.device().faults().calls("map");
+  const DevicePtr second = program.allocate(MiB(6));
+  CHECK(second == first);
+  REQUIRE(program.touch({second}, 1).ok());
+  program.synchronize();
+  program.check();
+  CHECK(program.device().faults().calls("map") == mappings);
+}
+
+TEST_CASE("residency: free takes back what is resident, out, never touched, and refuses the rest") {
+  Program program({});
+  const auto blocks = blocks_of(program, 6, MiB(4));
+  const DevicePtr untouched = program.allocate(MiB(4));
+  for (const DevicePtr block : blocks) REQUIRE(program.touch({block}, 0).ok());
+  CHECK(program.free(blocks[0]).ok());  // out
+  CHECK(program.free(blocks[5]).ok());  // resident
+  CHECK(program.free(untouched).ok());
+  CHECK(program.runtime().free(blocks[0]) == kInvalidValue);
+  CHECK(program.runtime().free(blocks[5]) == kInvalidValue);
+  CHECK(program.runtime().free(blocks[1] + Bytes(512)) == kInvalidValue);
+  CHECK(program.runtime().free(program.runtime().describe(blocks[1]).base + GiB(1)) == kInvalidValue);
+  program.check();
+  CHECK(program.runtime().allocated() == MiB(16));
+}
+
+TEST_CASE("residency: host memory used up is out of memory at the allocation, not at the launch") {
+  Program program({.host = "16MiB"});
+  std::vector<DevicePtr> blocks;
+  for (;;) {
+    const auto at = program.runtime().allocate(MiB(4));
+    if (!at.ok()) {
+      CHECK(at.error() == kOutOfMemory);
+      REQUIRE(program.runtime().allocated() >= MiB(16));
+      break;
+    }
+    blocks.push_back(*at);
+  }
+  const auto mine = blocks.size();
+  for (const DevicePtr at : blocks) REQUIRE(program.runtime().free(at).ok());
+  std::vector<DevicePtr> again;
+  for (std::size_t i = 0; i < mine; ++i) again.push_back(program.allocate(MiB(4)));
+  for (int round = 0; round < 4; ++round) {
+    for (const DevicePtr at : again) REQUIRE(program.touch({at}, 0).ok());
+  }
+  program.synchronize();
+  program.check();
+}
+
+TEST_CASE("residency: small allocations share slabs that stay") {
+  Program program({});
+  std::vector<DevicePtr> small;
+  for (int i = 0; i < 300; ++i)
+    small.push_back(program.allocate(Bytes(static_cast<std::uint64_t>(i) * 37 + 8)));
+  for (std::size_t i = 0; i < small.size(); ++i) {
+    CHECK(small[i].address() % 512 == 0);
+    const auto range = program.runtime().describe(small[i] + Bytes(3));
+    CHECK(range.base == small[i]);
+    CHECK(range.size == Bytes(i * 37 + 8));
+  }
+  const auto blocks = blocks_of(program, 8, MiB(4));
+  for (int round = 0; round < 3; ++round) {
+    for (const DevicePtr block : blocks) {
+      REQUIRE(program.touch({block, small[static_cast<std::size_t>(round)]}, 0).ok());
+    }
+  }
+  program.synchronize();
+  program.check();
+  for (const DevicePtr at : small) REQUIRE(program.free(at).ok());
+  CHECK(program.runtime().describe(small[3]).size == Bytes());
+  CHECK(program.runtime().free(small[3]) == kInvalidValue);
+}
+
+TEST_CASE("residency: after freeze nothing moves, and what does not fit is refused") {
+  Program program({});
+  auto blocks = blocks_of(program, 4, MiB(4));
+  for (const DevicePtr block : blocks) REQUIRE(program.touch({block}, 0).ok());
+  SECTION("everything fits") {
+    REQUIRE(program.runtime().freeze().ok());
+    CHECK_FALSE(program.runtime().allocate(MiB(4)).ok());
+    for (const DevicePtr block : blocks) REQUIRE(program.touch({block}, 0).ok());
+  }
+  SECTION("it does not fit") {
+    const DevicePtr more = program.allocate(MiB(4));
+    REQUIRE(program.touch({more}, 0).ok());
+    CHECK(program.runtime().freeze() == kOutOfMemory);
+    CHECK_FALSE(program.runtime().frozen());
+    for (const DevicePtr block : blocks) REQUIRE(program.touch({block}, 0).ok());
+  }
+  program.synchronize();
+  program.check();
+}
+
+// Any sequence of allocations, launches on several streams and frees: the invariants hold, the budget holds,
+// and every kernel reads what was written last.
+TEST_CASE("residency: random programs keep their bytes") {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937_64 random(seed);
+    Program program({.seed = seed});
+    std::vector<DevicePtr> live;
+    std::size_t stream = 0;
+    const auto pick = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+    for (int step = 0; step < 120; ++step) {
+      const std::size_t action = pick(10);
+      if (live.size() < 4 || (action < 2 && live.size() < 14)) {
+        live.push_back(program.allocate(MiB(2) + Bytes(pick(2) * 8 * pick(500000))));
+      } else if (action == 2) {
+        const std::size_t victim = pick(live.size());
+        REQUIRE(program.free(live[victim]).ok());
+        live.erase(live.begin() + static_cast<std::ptrdiff_t>(victim));
+      } else {
+        if (action == 3) {  // the program changes streams, ordering them as it must
+          program.synchronize();
+          stream = pick(3);
+        }
+        std::vector<DevicePtr> set;
+        for (std::size_t i = 0; i < 1 + pick(2); ++i) {
+          const DevicePtr block = live[pick(live.size())];
+          if (std::find(set.begin(), set.end(), block) == set.end()) set.push_back(block);
+        }
+        REQUIRE(program.touch(set, stream).ok());
+      }
+      if (action == 9) program.device().run_some(pick(4));
+    }
+    program.synchronize();
+    program.check();
+    REQUIRE(program.device().peak() <= MiB(16));
+  }
+}
+
+}  // namespace tidepool::runtime

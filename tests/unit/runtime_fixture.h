@@ -1,0 +1,134 @@
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "allocator/runtime.h"
+#include "allocator/support/options.h"
+#include "tests/fakes/fake_device.h"
+
+namespace tidepool::runtime {
+
+/// A program on a small device: blocks whose content it knows, launches that write and check them.
+///
+/// A launch reads a block's stamp and writes the next one, in a kernel that runs late; what the program
+/// expects is kept on the host. A lost copy, a missing wait, or an eviction under a launch shows as a wrong
+/// stamp or as an error of the device.
+class Program {
+ public:
+  struct Config {
+    Bytes device = MiB(256);
+    const char* budget = "16MiB";
+    const char* host = "1GiB";
+    std::uint64_t seed = 1;
+    int streams = 3;
+  };
+
+  explicit Program(const Config& config) : device_({config.device, MiB(2), config.seed}) {
+    Options options = default_options();
+    REQUIRE(set_option(options, *find_option("TIDEPOOL_DEVICE_BUDGET"), config.budget).ok());
+    REQUIRE(set_option(options, *find_option("TIDEPOOL_HOST_BUDGET"), config.host).ok());
+    REQUIRE(set_option(options, *find_option("TIDEPOOL_CHECK"), "full").ok());
+    auto runtime = Runtime::create(device_, options, GiB(4));
+    REQUIRE(runtime.ok());
+    runtime_.reset(*runtime);
+    for (int i = 0; i < config.streams; ++i) streams_.push_back(device_.create_program_stream(false));
+  }
+
+  ~Program() {
+    device_.run_all();
+    runtime_.reset();
+    CHECK(device_.in_use() == Bytes());
+    CHECK(device_.mappings() == 0);
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  fakes::FakeDevice& device() { return device_; }
+  Runtime& runtime() { return *runtime_; }
+  StreamHandle stream(std::size_t i) { return streams_[i % streams_.size()]; }
+
+  DevicePtr allocate(Bytes size) {
+    const auto at = runtime_->allocate(size);
+    REQUIRE(at.ok());
+    expected_[at->address()] = {size, 0};
+    return *at;
+  }
+
+  /// A launch that touches all of `blocks`: checks each one's stamp at its first and last word, then writes
+  /// the next.
+  Status touch(const std::vector<DevicePtr>& blocks, std::size_t on_stream) {
+    std::vector<BlockId> set;
+    for (const DevicePtr at : blocks) set.push_back(runtime_->find(at.address()));
+    std::vector<Step> steps;
+    for (const DevicePtr at : blocks) {
+      Content& content = expected_.at(at.address());
+      steps.push_back({at, content.size, content.stamp, content.stamp + 1});
+    }
+    const StreamHandle stream = this->stream(on_stream);
+    const int code = runtime_->launch(set, stream, "test kernel", [&] {
+      return device_.submit(stream, "kernel", [this, steps](auto& access) { run(access, steps); }).code();
+    });
+    if (code == 0) {
+      for (const DevicePtr at : blocks) ++expected_.at(at.address()).stamp;
+    }
+    return Status(code);
+  }
+
+  Status free(DevicePtr at) {
+    const Status status = runtime_->free(at);
+    if (status.ok()) expected_.erase(at.address());
+    return status;
+  }
+
+  /// The program's streams wait for each other, so that a block may go from one to another.
+  void synchronize() { REQUIRE(device_.synchronize().ok()); }
+
+  void check() {
+    const char* broken = runtime_->check();
+    INFO((broken != nullptr ? broken : ""));
+    REQUIRE(broken == nullptr);
+    REQUIRE(device_.errors() == std::vector<std::string>{});
+    REQUIRE(wrong_ == 0);
+  }
+
+ private:
+  struct Content {
+    Bytes size;
+    std::uint64_t stamp;
+  };
+  struct Step {
+    DevicePtr at;
+    Bytes size;
+    std::uint64_t expect;
+    std::uint64_t write;
+  };
+
+  void run(fakes::FakeDevice::Access& access, const std::vector<Step>& steps) {
+    for (const Step& step : steps) {
+      const DevicePtr last = step.at + (step.size - Bytes(8));
+      for (const DevicePtr word : {step.at, last}) {
+        if (word == last && step.size < Bytes(16)) continue;
+        std::uint64_t seen = 0;
+        if (step.expect != 0) {
+          access.read(word, &seen, Bytes(8));
+          if (seen != (step.expect ^ word.address())) ++wrong_;
+        }
+        const std::uint64_t next = step.write ^ word.address();
+        access.write(word, &next, Bytes(8));
+      }
+    }
+  }
+
+  fakes::FakeDevice device_;
+  std::unique_ptr<Runtime> runtime_;
+  std::vector<StreamHandle> streams_;
+  std::map<std::uint64_t, Content> expected_;
+  int wrong_ = 0;
+};
+
+}  // namespace tidepool::runtime
