@@ -23,7 +23,7 @@ def violations(root, build):
     targets = read_targets(build)
     found = []
     for name, (folder, libraries) in sorted(targets.items()):
-        user = layers.layer_of(folder)
+        user = layers.PUBLIC_TARGETS.get(name) or layers.layer_of(folder)
         if user is None:
             if libraries:
                 found.append(f"{name}: target in {folder}, which is in no folder of tests/repo/layers.py")
@@ -37,7 +37,7 @@ def violations(root, build):
                 if not layers.may_use_cuda(folder):
                     found.append(f"{name}: links tp_cuda_headers, but {folder} may not see CUDA headers")
             elif item in targets:
-                used = layers.layer_of(targets[item][0])
+                used = layers.PUBLIC_TARGETS.get(item) or layers.layer_of(targets[item][0])
                 if used is None or not layers.may_use(user, used):
                     found.append(f"{name}: {user} may not link {item} of {used}")
             elif item not in outside and layers.ALL not in outside:

@@ -25,10 +25,13 @@ LAYERS = {
     "tools/gen": ({"allocator/support"}, SYSTEM),
     "tools/broker": ({"allocator/support"}, SYSTEM),
     "tools/simgpu": ({"tools/simgpu/include", "allocator/support"}, SYSTEM | {"tomlplusplus::tomlplusplus"}),
-    "tools/simgpu/include": (set(), set()),
+    "tools/simgpu/include": (set(), SYSTEM),
     "tests/oracles": (set(), SYSTEM),
     "tests": ({ALL}, {ALL}),
 }
+
+# Targets that are the public face of a folder below the one that declares them.
+PUBLIC_TARGETS = {"simgpu_kernel": "tools/simgpu/include"}
 
 # Folders whose files may include CUDA headers, and whose targets may link tp_cuda_headers.
 CUDA_FOLDERS = ("shim", "allocator/cuda", "tools/simgpu", "tools/workloads", "tools/probe", "tests")

@@ -118,6 +118,11 @@ class Targets(Tree):
         shim = ("tidepool", "shim", "")
         self.assert_refused(self.judge(shim, ("x", "tools/tidepool", "tidepool")), "may not link tidepool of shim")
 
+    def test_a_workload_may_link_only_the_public_face_of_the_simulator(self):
+        device = [("simgpu_kernel", "tools/simgpu", "dl"), ("simgpu_cuda", "tools/simgpu/driver", "")]
+        found = self.judge(*device, ("train", "tools/workloads", "simgpu_kernel simgpu_cuda"))
+        self.assertEqual(found, ["train: tools/workloads may not link simgpu_cuda of tools/simgpu"])
+
     def test_refuses_a_library_that_is_not_in_the_table(self):
         found = self.judge(("tp_runtime", "allocator", "spdlog::spdlog"), ("t", "tests/unit", "spdlog::spdlog"))
         self.assertEqual(found, ["tp_runtime: allocator may not link spdlog::spdlog"])

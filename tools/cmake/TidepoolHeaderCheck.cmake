@@ -1,5 +1,6 @@
-# Every header of the project compiles on its own: one translation unit per header that includes nothing else.
-# Sanitizer builds leave it out; it would only be compiled a second time.
+# Every header of the project compiles on its own. Where x.cpp includes x.h before anything else, as it must, that
+# is shown already; for every other header a translation unit is made that includes nothing else. Sanitizer builds
+# leave it out; it would only be compiled a second time.
 
 include_guard(GLOBAL)
 if(TP_SANITIZE)
@@ -12,6 +13,13 @@ file(GLOB_RECURSE tp_headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
 
 set(tp_header_units "")
 foreach(header IN LISTS tp_headers)
+  string(REGEX REPLACE "\\.h$" ".cpp" source "${PROJECT_SOURCE_DIR}/${header}")
+  if(EXISTS "${source}")
+    file(STRINGS "${source}" first REGEX "^#include" LIMIT_COUNT 1)
+    if(first STREQUAL "#include \"${header}\"")
+      continue()
+    endif()
+  endif()
   string(MAKE_C_IDENTIFIER "${header}" unit)
   set(unit ${CMAKE_BINARY_DIR}/header_check/${unit}.cpp)
   file(CONFIGURE OUTPUT ${unit} CONTENT "#include \"${header}\"\n" @ONLY)
