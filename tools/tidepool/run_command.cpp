@@ -87,8 +87,9 @@ void say_summary(const RunFolder& folder, const std::set<std::string>& older, co
                  Nanos took, bool verbose) {
   const std::vector<ProcessStats> processes = read_stats_pages(folder.path(), older);
   if (processes.empty()) {
-    say("warning: libtidepool.so was not loaded into any process of this run, so nothing was managed. "
-        "Does the program clear LD_PRELOAD or its environment?");
+    say("warning: the program ended (%s), but no process of this run had libtidepool.so loaded, so nothing "
+        "was managed. Does the program clear LD_PRELOAD or its environment?",
+        ended_how(ending).c_str());
     return;
   }
   for (const std::string& line : summary_lines(processes, ending, took, verbose)) say("%s", line.c_str());

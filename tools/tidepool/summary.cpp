@@ -11,13 +11,6 @@ std::string shown(std::uint64_t bytes) {
   return BytesText(Bytes(bytes)).c_str();
 }
 
-std::string ended_how(const Ending& ending) {
-  if (ending.signal == 0) return "exit " + std::to_string(ending.exit_code);
-  const char* const name = sigabbrev_np(ending.signal);
-  return name != nullptr ? std::string("killed by SIG") + name
-                         : "killed by signal " + std::to_string(ending.signal);
-}
-
 std::string swapped(std::uint64_t out, std::uint64_t in) {
   if (out == 0 && in == 0) return "Nothing had to be swapped.";
   return "Swapped " + shown(out) + " out, " + shown(in) + " in.";
@@ -36,6 +29,13 @@ std::string warned(std::uint64_t warnings) {
 }
 
 }  // namespace
+
+std::string ended_how(const Ending& ending) {
+  if (ending.signal == 0) return "exit " + std::to_string(ending.exit_code);
+  const char* const name = sigabbrev_np(ending.signal);
+  return name != nullptr ? std::string("killed by SIG") + name
+                         : "killed by signal " + std::to_string(ending.signal);
+}
 
 std::vector<std::string> summary_lines(const std::vector<ProcessStats>& processes, const Ending& ending,
                                        Nanos took, bool verbose) {
