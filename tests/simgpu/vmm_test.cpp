@@ -86,6 +86,7 @@ TEST_CASE("vmm: a mapping takes the whole handle from offset 0") {
     const CUdeviceptr base = reserve(4 * kFrame);
     const auto handle = create(2 * kFrame);
     EXPECT_RESULT(cuMemMap(base, kFrame, kFrame, handle, 0), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_RESULT(cuMemMap(base, 2 * kFrame, kFrame, handle, 0), CUDA_ERROR_INVALID_VALUE);
     EXPECT_RESULT(cuMemMap(base, kFrame, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
     EXPECT_RESULT(cuMemMap(base + kMiB, 2 * kFrame, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
     EXPECT_RESULT(cuMemMap(base, 2 * kFrame, 0, handle, 1), CUDA_ERROR_INVALID_VALUE);
@@ -128,6 +129,22 @@ TEST_CASE("vmm: unmap takes one or several whole mappings, never a part of one")
     OK(cuMemUnmap(base, 3 * kFrame));
     EXPECT_RESULT(cuMemUnmap(base, 3 * kFrame), CUDA_ERROR_INVALID_VALUE);
     OK(cuMemMap(base + kFrame, 2 * kFrame, 0, one, 0));
+    return 0;
+  });
+}
+
+TEST_CASE("vmm: a range with a hole can neither be unmapped nor be given access") {
+  on_device({}, [] {
+    const CUdeviceptr base = reserve(4 * kFrame);
+    OK(cuMemMap(base, kFrame, 0, create(kFrame), 0));
+    OK(cuMemMap(base + 2 * kFrame, kFrame, 0, create(kFrame), 0));
+    for (const std::size_t frames : {2, 3}) {
+      EXPECT_RESULT(set_access(base, frames * kFrame, CU_MEM_ACCESS_FLAGS_PROT_READ),
+                    CUDA_ERROR_INVALID_VALUE);
+      EXPECT_RESULT(cuMemUnmap(base, frames * kFrame), CUDA_ERROR_INVALID_VALUE);
+    }
+    OK(cuMemUnmap(base, kFrame));
+    OK(cuMemUnmap(base + 2 * kFrame, kFrame));
     return 0;
   });
 }

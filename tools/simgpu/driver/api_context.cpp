@@ -47,6 +47,7 @@ static CUresult leave_primary(Entry entry, CUdevice dev, bool reset) {
   Device* d = device();
   if (d == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   count_call(entry);
+  if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
   if (dev != 0) return CUDA_ERROR_INVALID_DEVICE;
   const std::scoped_lock lock(d->mutex);
   if (!d->primary.alive) return reset ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
@@ -110,6 +111,7 @@ extern "C" SIMGPU_EXPORT CUresult CUDAAPI cuCtxDestroy_v2(CUcontext handle) {
   Device* d = device();
   if (d == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   count_call(Entry::cuCtxDestroy_v2);
+  if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
   const std::scoped_lock lock(d->mutex);
   Context* context = find_context(*d, handle);
   if (context == nullptr || context->primary || !context->alive) return CUDA_ERROR_INVALID_CONTEXT;

@@ -12,13 +12,13 @@ Event* find_event(Device& d, CUevent handle) {
 }
 
 CUresult record(Device& d, Context& context, bool per_thread, CUevent event_handle, CUstream handle) {
-  Event* event = find_event(d, event_handle);
   const std::shared_ptr<Stream> stream = d.find_stream(&context, handle, per_thread);
-  if (event == nullptr || stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (find_event(d, event_handle) == nullptr || stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   auto made = std::make_shared<EventRecord>();
   made->stream = stream;
   made->ticket = enqueue(d, stream, Mark{made});
-  event->record = std::move(made);
+  // Queueing can run a host function, without the device lock: the event may be gone by now.
+  if (Event* event = find_event(d, event_handle)) event->record = std::move(made);
   return CUDA_SUCCESS;
 }
 
@@ -30,14 +30,14 @@ CUresult elapsed(Device& d, Context& context, float* ms, CUevent start_handle, C
     return CUDA_ERROR_INVALID_HANDLE;
   }
   if (start->record == nullptr || end->record == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  for (const Event* event : {start, end}) {
-    const bool done = d.scheduler.poll(event->record->stream, event->record->ticket);
+  const std::shared_ptr<EventRecord> records[] = {start->record, end->record};
+  for (const std::shared_ptr<EventRecord>& record : records) {
+    const bool done = d.scheduler.poll(record->stream, record->ticket);
     if (context.sticky != CUDA_SUCCESS) return context.sticky;
     if (!done) return CUDA_ERROR_NOT_READY;
   }
   constexpr double kNanosPerMilli = 1e6;
-  *ms =
-      static_cast<float>(static_cast<double>(end->record->time_ns - start->record->time_ns) / kNanosPerMilli);
+  *ms = static_cast<float>(static_cast<double>(records[1]->time_ns - records[0]->time_ns) / kNanosPerMilli);
   return CUDA_SUCCESS;
 }
 

@@ -43,9 +43,12 @@ Kernel* find_kernel(Device& d, const void* handle) {
 }
 
 CUresult unload(Device& d, const void* handle, bool is_module) {
-  Library* library = find_library(d, handle);
-  if (library == nullptr || library->is_module != is_module) return CUDA_ERROR_INVALID_HANDLE;
+  const Library* asked = find_library(d, handle);
+  if (asked == nullptr || asked->is_module != is_module) return CUDA_ERROR_INVALID_HANDLE;
   d.scheduler.drain(nullptr);
+  // Draining can run host functions, without the device lock.
+  Library* library = find_library(d, handle);
+  if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   for (auto& [name, kernel] : library->kernels) {
     d.kernels.erase(kernel->kernel());
     d.kernels.erase(kernel->function());

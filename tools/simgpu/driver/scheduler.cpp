@@ -114,7 +114,8 @@ bool Scheduler::run_some_ready(std::uint64_t except) {
 
 void Scheduler::change_mood() {
   mood_ = static_cast<Mood>(random_.below(4));
-  mood_left_ = 1 + random_.below(mood_ == Mood::kALittle ? 32 : 96);
+  // Mostly short, now and then long enough that a whole iteration of a program is still queued at its end.
+  mood_left_ = 1 + random_.below(std::uint64_t{2} << random_.below(11));
   starved_ = busy_.empty() ? 0 : busy_[random_.below(busy_.size())]->id;
 }
 
