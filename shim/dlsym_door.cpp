@@ -47,6 +47,16 @@ tp_dlsym:
 .popsection
 )");
 
+void tidepool::shim::find_real_dlsym() noexcept {
+  if (__atomic_load_n(&tp_real_dlsym, __ATOMIC_ACQUIRE) != nullptr) return;
+  void* found = nullptr;
+  // Newest version first: the compatibility symbol walks RTLD_NEXT differently.
+  for (const char* version : {"GLIBC_2.34", "GLIBC_2.2.5"}) {
+    if ((found = ::dlvsym(RTLD_NEXT, "dlsym", version)) != nullptr) break;
+  }
+  __atomic_store_n(&tp_real_dlsym, found, __ATOMIC_RELEASE);
+}
+
 /// What dlsym(handle, name) shall return instead of the C library's answer; null: nothing of ours.
 extern "C" __attribute__((visibility("hidden"), used)) void* tp_route_dlsym(void* handle, const char* name) {
   using namespace tidepool::shim;

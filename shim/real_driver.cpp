@@ -8,8 +8,7 @@
 
 #include "allocator/support/message.h"
 
-extern "C" void* tp_real_dlsym;
-void* tp_real_dlsym __attribute__((visibility("hidden"))) = nullptr;
+void* tp_real_dlsym = nullptr;
 
 namespace tidepool::shim {
 namespace {
@@ -63,16 +62,6 @@ void find_all() noexcept {
 const RealDriver* real_driver() noexcept {
   ::pthread_once(&g_once, &find_all);
   return g_found ? &g_driver : nullptr;
-}
-
-void find_real_dlsym() noexcept {
-  if (__atomic_load_n(&tp_real_dlsym, __ATOMIC_ACQUIRE) != nullptr) return;
-  void* found = nullptr;
-  // Newest version first: the compatibility symbol walks RTLD_NEXT differently.
-  for (const char* version : {"GLIBC_2.34", "GLIBC_2.2.5"}) {
-    if ((found = ::dlvsym(RTLD_NEXT, "dlsym", version)) != nullptr) break;
-  }
-  __atomic_store_n(&tp_real_dlsym, found, __ATOMIC_RELEASE);
 }
 
 void* real_dlsym(void* handle, const char* name) noexcept {

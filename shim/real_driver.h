@@ -8,6 +8,9 @@
 #include "allocator/cuda/driver.h"
 #include "shim/hook_table.h"
 
+/// The C library's dlsym; null until find_real_dlsym(). A plain name, because the dlsym door jumps to it.
+extern "C" __attribute__((visibility("hidden"))) void* tp_real_dlsym;
+
 namespace tidepool::shim {
 
 /// The driver's own functions: those of hooks.def, those that the runtime calls, and three for the argument
