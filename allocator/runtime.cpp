@@ -59,11 +59,11 @@ void Runtime::account(Bytes span, bool added) noexcept {
 // Device and host together must hold everything, and exchanging two blocks needs room on the host for the one
 // that leaves before the other has arrived.
 bool Runtime::may_hold(Bytes span) noexcept {
+  if (span > pool_.limit()) return false;
   std::uint64_t largest = largest_block_.load(std::memory_order_relaxed);
   while (largest < span.count() && !largest_block_.compare_exchange_weak(largest, span.count())) {
   }
   const Bytes total = allocated() + span;
-  if (span > pool_.limit()) return false;
   if (total <= pool_.limit()) return true;
   const Bytes exchange = Bytes(std::max(largest, span.count())) * 2;
   if (total + exchange > pool_.limit() + host_.budget()) return false;

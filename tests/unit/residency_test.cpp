@@ -132,6 +132,14 @@ TEST_CASE("residency: host memory used up is out of memory at the allocation, no
   program.check();
 }
 
+TEST_CASE("residency: a request that can never be held does not count against later ones") {
+  Program program({.host = "32MiB"});
+  CHECK(program.runtime().allocate(Bytes(std::uint64_t{1} << 50)).error() == kOutOfMemory);
+  CHECK(program.runtime().allocate(Bytes(~std::uint64_t{0})).error() == kOutOfMemory);
+  CHECK(program.runtime().allocate(Bytes()).error() == kInvalidValue);
+  (void)blocks_of(program, 6, MiB(4));
+}
+
 TEST_CASE("residency: small allocations share slabs that stay") {
   Program program({});
   std::vector<DevicePtr> small;

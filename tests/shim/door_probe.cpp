@@ -1,0 +1,248 @@
+// A driver-API program that looks at the doors from the inside: where lookups lead, and what calls answer.
+// Run by shim_test.cpp, one case per process: `door_probe CASE`.
+
+#include <cuda.h>
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+extern "C" int tp_test_position();
+
+namespace {
+
+#define EXPECT(condition) ((condition) ? void() : failed(__LINE__, #condition))
+
+[[noreturn]] void failed(int line, const char* what) {
+  std::fprintf(stderr, "door_probe.cpp:%d: %s\n", line, what);
+  std::exit(1);
+}
+
+void* driver() {
+  static void* const handle = dlopen("libcuda.so.1", RTLD_NOW);
+  EXPECT(handle != nullptr);
+  return handle;
+}
+
+template <class F>
+F* find(const char* name) {
+  return reinterpret_cast<F*>(dlsym(driver(), name));
+}
+#define DRIVER(name) find<decltype(name)>(#name)
+
+bool is_in(const void* function, const char* library) {
+  Dl_info info{};
+  return function != nullptr && dladdr(function, &info) != 0 &&
+         std::strstr(info.dli_fname, library) != nullptr;
+}
+bool is_hook(const void* function) {
+  return is_in(function, "libtidepool");
+}
+bool is_drivers(const void* function) {
+  return is_in(function, "libcuda.so");
+}
+
+CUcontext start() {
+  EXPECT(DRIVER(cuInit)(0) == CUDA_SUCCESS);
+  CUcontext context = nullptr;
+  EXPECT(DRIVER(cuDevicePrimaryCtxRetain)(&context, 0) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuCtxSetCurrent)(context) == CUDA_SUCCESS);
+  return context;
+}
+
+void dlsym_door() {
+  for (const char* name : {"cuMemAlloc_v2", "cuLaunchKernel", "cuLaunchKernel_ptsz", "cuMemcpyHtoD_v2_ptds",
+                           "cuGetProcAddress_v2", "cuStreamDestroy_v2"}) {
+    EXPECT(is_hook(dlsym(driver(), name)));
+    EXPECT(is_hook(dlvsym(driver(), name, "nonsense")) == false);
+  }
+  for (const char* name : {"cuInit", "cuCtxGetCurrent", "cuMemCreate"})
+    EXPECT(is_drivers(dlsym(driver(), name)));
+  // Names that only look like the driver's, and names that nobody has, answer as the C library does.
+  for (const char* name : {"cuNoSuchEntry", "cudaMalloc", "cu", "cuMemAlloc_v2x", ""}) {
+    (void)dlerror();
+    EXPECT(dlsym(driver(), name) == nullptr);
+    EXPECT(dlerror() != nullptr);
+  }
+  EXPECT(dlsym(RTLD_DEFAULT, "getpid") == reinterpret_cast<void*>(&getpid));
+  EXPECT(tp_test_position() == 2);
+}
+
+void lookup_door() {
+  start();
+  const auto lookup = DRIVER(cuGetProcAddress_v2);
+  EXPECT(is_hook(reinterpret_cast<void*>(lookup)));
+  void* found = nullptr;
+  CUdriverProcAddressQueryResult status{};
+  const auto ask = [&](const char* name, int version, cuuint64_t flags) {
+    found = &found;
+    std::memset(&status, 99, sizeof status);
+    return lookup(name, &found, version, flags, &status);
+  };
+  EXPECT(ask("cuMemAlloc", 12000, 0) == CUDA_SUCCESS);
+  EXPECT(found == dlsym(driver(), "cuMemAlloc_v2") && status == CU_GET_PROC_ADDRESS_SUCCESS);
+  EXPECT(ask("cuLaunchKernel", 12000, CU_GET_PROC_ADDRESS_LEGACY_STREAM) == CUDA_SUCCESS);
+  EXPECT(found == dlsym(driver(), "cuLaunchKernel"));
+  EXPECT(ask("cuLaunchKernel", 12000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) == CUDA_SUCCESS);
+  EXPECT(found == dlsym(driver(), "cuLaunchKernel_ptsz"));
+  EXPECT(ask("cuGetProcAddress", 12000, 0) == CUDA_SUCCESS);
+  EXPECT(found == reinterpret_cast<void*>(lookup));
+  EXPECT(ask("cuMemCreate", 12000, 0) == CUDA_SUCCESS);
+  EXPECT(is_drivers(found));
+  // What the driver says of names it lacks reaches the program unchanged.
+  (void)ask("cuNoSuchEntry", 12000, 0);
+  EXPECT(found == nullptr && status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+  (void)ask("cuMemAlloc", 1000, 0);
+  EXPECT(found == nullptr && status == CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+  EXPECT(lookup("cuMemFree", &found, 12000, 0, nullptr) == CUDA_SUCCESS && is_hook(found));
+  EXPECT(lookup(nullptr, &found, 12000, 0, nullptr) == CUDA_ERROR_INVALID_VALUE);
+  EXPECT(lookup("cuMemFree", nullptr, 12000, 0, nullptr) == CUDA_ERROR_INVALID_VALUE);
+}
+
+void disabled() {
+  EXPECT(is_drivers(dlsym(driver(), "cuMemAlloc_v2")));
+  start();
+  void* found = nullptr;
+  EXPECT(DRIVER(cuGetProcAddress_v2)("cuMemAlloc", &found, 12000, 0, nullptr) == CUDA_SUCCESS);
+  EXPECT(is_drivers(found));
+  std::size_t free = 0;
+  std::size_t total = 0;
+  EXPECT(DRIVER(cuMemGetInfo_v2)(&free, &total) == CUDA_SUCCESS);
+  EXPECT(total > (std::size_t{1} << 30));  // the whole card, not the budget
+}
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+void memory() {
+  const CUcontext context = start();
+  const auto alloc = DRIVER(cuMemAlloc_v2);
+  const auto release = DRIVER(cuMemFree_v2);
+  std::size_t free = 0;
+  std::size_t total = 0;
+  const auto info = [&] { EXPECT(DRIVER(cuMemGetInfo_v2)(&free, &total) == CUDA_SUCCESS); };
+  info();
+  EXPECT(total == 32 * kMiB && free == total);
+  std::size_t device_total = 0;
+  EXPECT(DRIVER(cuDeviceTotalMem_v2)(&device_total, 0) == CUDA_SUCCESS && device_total == total);
+
+  CUdeviceptr none = 0;
+  EXPECT(alloc(&none, 0) == CUDA_ERROR_INVALID_VALUE);
+  EXPECT(alloc(nullptr, 4096) == CUDA_ERROR_INVALID_VALUE);
+  EXPECT(alloc(&none, std::size_t{1} << 50) == CUDA_ERROR_OUT_OF_MEMORY && none == 0);
+  EXPECT(release(0) == CUDA_SUCCESS);
+
+  // Twice the budget: some are out now, and every question is answered the same for all of them.
+  std::vector<CUdeviceptr> blocks(16);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    EXPECT(alloc(&blocks[i], 4 * kMiB - 24) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuMemsetD8_v2)(blocks[i], static_cast<unsigned char>(i + 1), 4 * kMiB - 24) ==
+           CUDA_SUCCESS);
+  }
+  info();
+  EXPECT(total == 32 * kMiB && free == 0);
+  for (const CUdeviceptr block : blocks) {
+    CUdeviceptr base = 0;
+    std::size_t size = 0;
+    EXPECT(DRIVER(cuMemGetAddressRange_v2)(&base, &size, block + 12345) == CUDA_SUCCESS);
+    EXPECT(base == block && size == 4 * kMiB - 24);
+    EXPECT(DRIVER(cuMemGetAddressRange_v2)(nullptr, nullptr, block) == CUDA_SUCCESS);
+    unsigned type = 0;
+    CUcontext owner = nullptr;
+    int ordinal = -1;
+    unsigned managed = 7;
+    CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_CONTEXT,
+                                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_IS_MANAGED};
+    void* values[] = {&type, &owner, &ordinal, &managed};
+    EXPECT(DRIVER(cuPointerGetAttributes)(4, names, values, block + 1) == CUDA_SUCCESS);
+    EXPECT(type == CU_MEMORYTYPE_DEVICE && owner == context && ordinal == 0 && managed == 0);
+    for (int i = 0; i < 4; ++i)
+      EXPECT(DRIVER(cuPointerGetAttribute)(values[i], names[i], block) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, block + 4 * kMiB) !=
+           CUDA_SUCCESS);
+  }
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    std::vector<unsigned char> bytes(4 * kMiB - 24);
+    EXPECT(DRIVER(cuMemcpyDtoH_v2)(bytes.data(), blocks[i], bytes.size()) == CUDA_SUCCESS);
+    for (const unsigned char byte : bytes) EXPECT(byte == i + 1);
+  }
+  for (const CUdeviceptr block : blocks) EXPECT(release(block) == CUDA_SUCCESS);
+  for (const CUdeviceptr block : blocks) EXPECT(release(block) == CUDA_ERROR_INVALID_VALUE);
+  info();
+  EXPECT(free == total);
+
+  CUdeviceptr pitched = 0;
+  std::size_t pitch = 0;
+  EXPECT(DRIVER(cuMemAllocPitch_v2)(&pitched, &pitch, 1000, 3000, 4) == CUDA_SUCCESS);
+  EXPECT(pitch >= 1000 && pitch % 512 == 0);
+  EXPECT(release(pitched) == CUDA_SUCCESS);
+}
+
+// Memory of a context that the program made for itself is the driver's, and works as ever.
+void own_context() {
+  EXPECT(DRIVER(cuInit)(0) == CUDA_SUCCESS);
+  CUcontext context = nullptr;
+  EXPECT(DRIVER(cuCtxCreate_v4)(&context, nullptr, 0, 0) == CUDA_SUCCESS);
+  CUdeviceptr block = 0;
+  EXPECT(DRIVER(cuMemAlloc_v2)(&block, 4 * kMiB) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuMemsetD8_v2)(block, 1, 4 * kMiB) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuMemFree_v2)(block) == CUDA_SUCCESS);
+}
+
+// A child of fork does its own work and ends; the parent's memory is untouched by it.
+void fork_after_start() {
+  start();
+  CUdeviceptr block = 0;
+  EXPECT(DRIVER(cuMemAlloc_v2)(&block, 4 * kMiB) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuMemsetD8_v2)(block, 9, 4 * kMiB) == CUDA_SUCCESS);
+  const pid_t child = fork();
+  if (child == 0) {
+    (void)dlsym(driver(), "cuMemAlloc_v2");
+    _exit(std::string(64, 'x').size() == 64 ? 7 : 8);
+  }
+  int status = 0;
+  EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+  unsigned char byte = 0;
+  EXPECT(DRIVER(cuMemcpyDtoH_v2)(&byte, block + 100, 1) == CUDA_SUCCESS && byte == 9);
+}
+
+// A child forked before CUDA was used is a process like any other.
+void fork_before_start() {
+  const pid_t child = fork();
+  if (child == 0) {
+    memory();
+    _exit(7);
+  }
+  int status = 0;
+  EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string_view which = argc == 2 ? argv[1] : "";
+  if (which == "dlsym")
+    dlsym_door();
+  else if (which == "lookup")
+    lookup_door();
+  else if (which == "disabled")
+    disabled();
+  else if (which == "memory")
+    memory();
+  else if (which == "own_context")
+    own_context();
+  else if (which == "fork_after_start")
+    fork_after_start();
+  else if (which == "fork_before_start")
+    fork_before_start();
+  else
+    return 2;
+  std::puts("as expected");
+  return 0;
+}
