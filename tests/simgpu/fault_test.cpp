@@ -135,6 +135,25 @@ TEST_CASE("fault: the error stays for every call of the context and queued work 
   });
 }
 
+TEST_CASE("fault: host functions behind an error are not called") {
+  const int called = count_over_seeds(20, [] {
+    static int calls = 0;
+    CUstream stream = nullptr;
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    const CUfunction function = make_kernel("write_one", simgpu::kernel_body<WriteOne, int*, int>());
+    CUdeviceptr nowhere = 0x7e80'0000'0000;
+    int value = 1;
+    void* params[] = {&nowhere, &value};
+    launch(function, stream, params);
+    const CUresult queued = cuLaunchHostFunc(
+        stream, [](void*) { ++calls; }, nullptr);
+    EXPECT(queued == CUDA_SUCCESS || queued == CUDA_ERROR_ILLEGAL_ADDRESS);
+    EXPECT_RESULT(cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+    return calls;
+  });
+  REQUIRE(called == 0);
+}
+
 TEST_CASE("fault: a kernel in a freed large allocation traps") {
   on_device({}, [] {
     const CUfunction function = make_kernel("write_one", simgpu::kernel_body<WriteOne, int*, int>());

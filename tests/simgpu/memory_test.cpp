@@ -31,6 +31,7 @@ CUdeviceptr alloc(std::size_t bytes) {
 TEST_CASE("memory: the capacity is exact, and what is freed can be had again") {
   on_device({}, [] {
     std::vector<CUdeviceptr> blocks;
+    blocks.reserve(32);
     for (int i = 0; i < 32; ++i) blocks.push_back(alloc(kFrame));
     EXPECT(free_bytes() == 0);
     CUdeviceptr more = 42;

@@ -67,6 +67,27 @@ TEST_CASE("stream: the legacy stream is ordered with blocking streams, both ways
   REQUIRE(violations == 0);
 }
 
+TEST_CASE("stream: waiting for the legacy stream waits for blocking streams too") {
+  const int violations = count_over_seeds(40, [] {
+    run(new_stream(CU_STREAM_DEFAULT), 1);
+    OK(cuStreamSynchronize(nullptr));
+    return g_order.size() == 1 ? 0 : 1;
+  });
+  REQUIRE(violations == 0);
+}
+
+TEST_CASE("stream: a synchronous copy from pageable memory waits for the stream before it reads") {
+  const int violations = count_over_seeds(40, [] {
+    CUdeviceptr device = 0;
+    OK(cuMemAlloc(&device, 4));
+    run(nullptr, 1);
+    int source = 1;
+    OK(cuMemcpyHtoD(device, &source, sizeof source));
+    return g_order.size() == 1 ? 0 : 1;
+  });
+  REQUIRE(violations == 0);
+}
+
 TEST_CASE("stream: non-blocking streams are not ordered with the legacy stream") {
   const int swapped = count_over_seeds(kSeeds, [] {
     const CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
@@ -226,6 +247,7 @@ TEST_CASE("stream: one seed gives one order") {
     setup.seed = seed;
     return on_device(setup, [] {
       std::vector<CUstream> streams;
+      streams.reserve(6);
       for (int i = 0; i < 6; ++i) streams.push_back(new_stream(CU_STREAM_NON_BLOCKING));
       for (int i = 0; i < 300; ++i) run(streams[static_cast<std::size_t>(i) % streams.size()], i);
       OK(cuCtxSynchronize());

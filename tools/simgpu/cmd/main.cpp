@@ -57,7 +57,7 @@ fs::path prefix() {
 
 fs::path library_folder() {
   for (const char* place : {"lib/simgpu", SIMGPU_LIBRARY_DIR}) {
-    const fs::path folder = prefix() / place;
+    fs::path folder = prefix() / place;
     if (fs::exists(folder / "libcuda.so.1")) return folder;
   }
   throw std::runtime_error("cannot find libcuda.so.1 below " + prefix().string() +
@@ -99,7 +99,7 @@ Ending run(const Options& options) {
   const SharedPage page;
   // A report that cannot be written is better known before a long run than after it.
   if (!options.report.empty()) write_report(options.report, "");
-  const Ending ending = run_command(options.command, variables(options, profile, page));
+  Ending ending = run_command(options.command, variables(options, profile, page));
   if (!options.report.empty())
     write_report(options.report, report_json(page.page(), options, profile, ending));
   if (const auto others = page.page().other_processes.load(); others != 0) {

@@ -93,8 +93,9 @@ Options parse_options(const std::vector<std::string>& words) {
       return o;
     }
     if (word.empty() || word[0] != '-') {
-      throw UsageError("'" + word + "' is not an option; put -- before the command: simgpu [options] -- " +
-                       word);
+      std::string text = "'" + word;
+      text += "' is not an option; put -- before the command: simgpu [options] -- ";
+      throw UsageError(text + word);
     }
     const std::size_t equals = word.find('=');
     const std::string name = word.substr(0, equals);
