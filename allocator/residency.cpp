@@ -337,8 +337,8 @@ Status Residency::keep(std::span<const BlockId> set, WorkName what) noexcept {
   return kOk;
 }
 
-Status Residency::freeze(std::span<const BlockId> live) noexcept {
-  if (const Status status = keep(live, "graph capture"); !status.ok()) return status;
+Status Residency::freeze(std::span<const BlockId> live, WorkName what) noexcept {
+  if (const Status status = keep(live, what); !status.ok()) return status;
   frozen_.store(true, std::memory_order_release);
   return kOk;
 }

@@ -63,7 +63,7 @@ class Residency {
   /// make_resident(), and the blocks stay on the device until they are freed.
   Status keep(std::span<const BlockId> set, WorkName what) noexcept;
   /// keep() for all allocated blocks; from then on nothing is evicted.
-  Status freeze(std::span<const BlockId> live) noexcept;
+  Status freeze(std::span<const BlockId> live, WorkName what) noexcept;
   [[nodiscard]] bool frozen() const noexcept { return frozen_.load(std::memory_order_acquire); }
 
   /// Checks the invariants that hold between transitions; null, or the first one broken. Takes the turnstile.

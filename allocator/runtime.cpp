@@ -196,21 +196,20 @@ std::vector<BlockId> Runtime::live_blocks() const {
   return live;
 }
 
-Status Runtime::freeze() noexcept {
+Status Runtime::freeze(WorkName what) noexcept {
   if (frozen()) return kOk;
   const std::vector<BlockId> live = live_blocks();
   Bytes total;
   for (const BlockId id : live) total += arena_->block(id).span;
-  report<Msg::TP2101>();
   if (total > pool_.limit()) {
     char need[32];
     char may[32];
     format_bytes(need, sizeof need, total);
     format_bytes(may, sizeof may, pool_.limit());
-    report<Msg::TP2102>(static_cast<const char*>(need), static_cast<const char*>(may));
+    report<Msg::TP2102>(static_cast<const char*>(need), what.text(), static_cast<const char*>(may));
     return kOutOfMemory;
   }
-  return residency_.freeze(live);
+  return residency_.freeze(live, what);
 }
 
 }  // namespace tidepool::runtime

@@ -69,8 +69,9 @@ class Runtime {
   /// The block at the address stays on the device until it is freed: something refers to it that we cannot
   /// follow.
   Status keep(DevicePtr at, WorkName what) noexcept;
-  /// keep() for everything, now and later: from here on nothing is evicted (graph capture).
-  Status freeze() noexcept;
+  /// keep() for everything, now and later: from here on nothing is evicted. kOutOfMemory, with a message that
+  /// names `what`: not everything fits, and nothing has changed.
+  Status freeze(WorkName what) noexcept;
   [[nodiscard]] bool frozen() const noexcept { return residency_.frozen(); }
 
   void stream_destroyed(StreamHandle stream) noexcept { streams_.retire(stream); }

@@ -4,6 +4,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "allocator/support/message.h"
 #include "shim/entry.h"
 #include "shim/managed.h"
 
@@ -64,8 +65,10 @@ constexpr auto kTexture = [](const auto& call, CUtexObject* out, const CUDA_RESO
 };
 
 constexpr auto kFreeze = [](const auto& call, auto... args) noexcept {
-  if (runtime::Runtime* runtime = managed()) {
-    if (const auto status = runtime->freeze(); !status.ok()) return static_cast<CUresult>(status.code());
+  if (runtime::Runtime* runtime = managed(); runtime != nullptr && !runtime->frozen()) {
+    report<Msg::TP2101>(call.kName);
+    if (const auto status = runtime->freeze(call.kName); !status.ok())
+      return static_cast<CUresult>(status.code());
   }
   return call(args...);
 };

@@ -30,7 +30,7 @@ extern "C" __attribute__((visibility("hidden"), used)) void* tp_unknown_called(i
     const shim::DepthGuard guard;
     if (runtime::Runtime* runtime = shim::managed(); runtime != nullptr && !runtime->frozen()) {
       report<Msg::TP1012>(static_cast<const char*>(entry.symbol));
-      (void)runtime->freeze();
+      (void)runtime->freeze(entry.symbol);
     }
   }
   return entry.function;

@@ -169,14 +169,14 @@ TEST_CASE("residency: after freeze nothing moves, and what does not fit is refus
   auto blocks = blocks_of(program, 4, MiB(4));
   for (const DevicePtr block : blocks) REQUIRE(program.touch({block}, 0).ok());
   SECTION("everything fits") {
-    REQUIRE(program.runtime().freeze().ok());
+    REQUIRE(program.runtime().freeze("test").ok());
     CHECK_FALSE(program.runtime().allocate(MiB(4)).ok());
     for (const DevicePtr block : blocks) REQUIRE(program.touch({block}, 0).ok());
   }
   SECTION("it does not fit") {
     const DevicePtr more = program.allocate(MiB(4));
     REQUIRE(program.touch({more}, 0).ok());
-    CHECK(program.runtime().freeze() == kOutOfMemory);
+    CHECK(program.runtime().freeze("test") == kOutOfMemory);
     CHECK_FALSE(program.runtime().frozen());
     for (const DevicePtr block : blocks) REQUIRE(program.touch({block}, 0).ok());
   }
