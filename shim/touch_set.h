@@ -20,7 +20,8 @@ class TouchSet {
   void add(std::uint64_t address) noexcept {
     const runtime::BlockId id = runtime_.find(address);
     if (id == runtime::kNoBlock) return;
-    if (size_ != 0 && ids_[size_ - 1] == id) return;
+    if (id == last_) return;
+    last_ = id;
     if (size_ == kRoom) compact();
     if (size_ < kRoom) ids_[size_++] = id;
   }
@@ -36,6 +37,7 @@ class TouchSet {
 
   const runtime::Runtime& runtime_;
   std::size_t size_ = 0;
+  runtime::BlockId last_ = runtime::kNoBlock;  // neighbours are often the same block
   runtime::BlockId ids_[kRoom];  // not initialised: only the first size_ are read
 };
 
