@@ -41,7 +41,7 @@ fi
 tp_find_nvcc
 
 tp_say "building into build/release (a minute or two the first time)"
-tp_quietly "configuring" cmake --preset release -DBUILD_TESTING=OFF
+tp_quietly "configuring" cmake --preset release -DBUILD_TESTING=OFF -DTP_WERROR=OFF
 tp_quietly "building" cmake --build build/release --parallel "$jobs"
 
 bold='' green='' red='' plain=''
