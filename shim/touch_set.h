@@ -38,7 +38,7 @@ class TouchSet {
   const runtime::Runtime& runtime_;
   std::size_t size_ = 0;
   runtime::BlockId last_ = runtime::kNoBlock;  // neighbours are often the same block
-  runtime::BlockId ids_[kRoom];  // not initialised: only the first size_ are read
+  runtime::BlockId ids_[kRoom];                // not initialised: only the first size_ are read
 };
 
 }  // namespace tidepool::shim

@@ -44,7 +44,7 @@ endif()
 
 # Seconds that a test of this label may take (style: the whole label stays far below).
 function(tp_label_timeout label out)
-  set(seconds_unit 30)
+  set(seconds_unit 60)
   set(seconds_contract 30)
   set(seconds_sim 60)
   set(seconds_process 60)
