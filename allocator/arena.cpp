@@ -34,13 +34,16 @@ DeviceResult<Arena*> Arena::create(Device& device) noexcept {
   const std::uint64_t count = size / kChunk;
   auto* blocks = static_cast<Block*>(lazy_zeroes((count + 1) * sizeof(Block)));
   auto* chunks = static_cast<std::atomic<BlockId>*>(lazy_zeroes(count * sizeof(std::atomic<BlockId>)));
-  if (blocks == nullptr || chunks == nullptr) {
+  auto* arena = blocks == nullptr || chunks == nullptr ? nullptr
+                                                       : new (std::nothrow)
+                                                             Arena(device, *base, size, blocks, chunks);
+  if (arena == nullptr) {
     if (blocks != nullptr) ::munmap(blocks, (count + 1) * sizeof(Block));
     if (chunks != nullptr) ::munmap(chunks, count * sizeof(std::atomic<BlockId>));
     (void)device.release_addresses(*base, size);
     return Err{kOutOfMemory};
   }
-  return new Arena(device, *base, size, blocks, chunks);
+  return arena;
 }
 
 Arena::Arena(Device& device, DevicePtr base, Bytes size, Block* blocks, std::atomic<BlockId>* chunks) noexcept

@@ -4,7 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <new>
 
 #include "allocator/support/message.h"
 
@@ -80,7 +80,8 @@ Stream* StreamTable::unused_entry() noexcept {
     if (passed(Use(stream->index_, stream->enqueued_.load(std::memory_order_relaxed)))) return stream;
   }
   if (entries_.size() == kMaxStreams) return nullptr;
-  auto* stream = new Stream;
+  auto* stream = new (std::nothrow) Stream;
+  if (stream == nullptr) return nullptr;
   stream->index_ = static_cast<std::uint16_t>(entries_.size());
   by_index_[stream->index_].store(stream, std::memory_order_release);
   entries_.push_back(stream);

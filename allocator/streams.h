@@ -113,7 +113,7 @@ class StreamTable {
   Status wait_host(Use use) noexcept;
 
  private:
-  static constexpr std::size_t kSlots = 4 * kMaxStreams;
+  static constexpr std::size_t kSlots = std::size_t{4} * kMaxStreams;
   static constexpr std::uint16_t kEmpty = 0;
   static constexpr std::uint16_t kTombstone = 0xffff;
 

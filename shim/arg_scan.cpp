@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <vector>
 
 namespace tidepool::shim {
@@ -35,7 +36,8 @@ std::size_t slot_of(const void* function) noexcept {
 
 // The handle may be a CUfunction or a CUkernel cast to one (cuda.h, cuLaunchKernel).
 Layout* read_layout(const RealDriver& driver, CUfunction function, std::uint64_t generation) noexcept {
-  auto* layout = new Layout{function, generation, true, {}};
+  auto* layout = new (std::nothrow) Layout{function, generation, true, {}};
+  if (layout == nullptr) return nullptr;
   const auto read = [&](auto* get, auto handle) {
     for (std::size_t i = 0;; ++i) {
       Layout::Param param{};
@@ -62,6 +64,7 @@ const Layout* layout_of(const RealDriver& driver, CUfunction function) noexcept 
   }
   const std::lock_guard guard(g_lock);
   const Layout* fresh = read_layout(driver, function, generation);
+  if (fresh == nullptr) return nullptr;
   for (std::size_t i = slot_of(function), n = 0; n < kSlots; ++i, ++n) {
     auto& slot = g_layouts[i % kSlots];
     const Layout* layout = slot.load(std::memory_order_relaxed);
@@ -102,7 +105,7 @@ bool scan_arguments(const RealDriver& driver, CUfunction function, void** params
     return true;
   }
   const Layout* layout = layout_of(driver, function);
-  if (!layout->known) return false;
+  if (layout == nullptr || !layout->known) return false;
   for (std::size_t i = 0; i < layout->params.size(); ++i) {
     if (params[i] == nullptr) continue;  // the driver refuses it
     scan_bytes(static_cast<const std::byte*>(params[i]), layout->params[i].offset, layout->params[i].size,

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <new>
 
 #include "allocator/cuda/driver_device.h"
 #include "allocator/support/host_memory.h"
@@ -43,7 +44,7 @@ Managed* start(const runtime::DriverTable& driver, CUdevice ordinal) noexcept {
     report<Msg::TP1011>(ordinal, runtime.error().code());
     return nullptr;
   }
-  return new Managed{*runtime, *device};
+  return new (std::nothrow) Managed{*runtime, *device};
 }
 
 }  // namespace

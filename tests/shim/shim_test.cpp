@@ -15,6 +15,17 @@ Outcome probe(const std::string& which, std::vector<std::string> options = {}) {
   return run({words, "", {}, false, false});
 }
 
+/// The library in LD_PRELOAD, without `tidepool run`.
+Outcome bare(const std::vector<std::string>& program,
+             std::vector<std::pair<std::string, std::string>> variables) {
+  std::string preload = preload_first();
+  if (!preload.empty()) preload += ':';
+  variables.emplace_back("LD_PRELOAD", preload + TP_TEST_LIBRARY);
+  std::vector<std::string> words = {TP_TEST_SIMGPU, "--memory", "1GiB", "--"};
+  words.insert(words.end(), program.begin(), program.end());
+  return run({words, "", variables, false, false});
+}
+
 void expect_passes(const Outcome& got) {
   INFO(got.err);
   CHECK(got.code() == 0);
@@ -32,7 +43,31 @@ TEST_CASE("shim: cuGetProcAddress keeps versions, twins and status, and returns 
 }
 
 TEST_CASE("shim: switched off, lookups lead to the driver and nothing is limited") {
-  expect_passes(probe("disabled", {"--disable"}));
+  expect_passes(bare({TP_TEST_DOOR_PROBE, "disabled"},
+                     {{"TIDEPOOL_DISABLE", "1"}, {"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
+  expect_passes(bare({TP_TEST_ELF_PROBE, "1073741824"},
+                     {{"TIDEPOOL_DISABLE", "1"}, {"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
+}
+
+TEST_CASE("shim: without `tidepool run`, the library in LD_PRELOAD does the same") {
+  expect_passes(bare({TP_TEST_DOOR_PROBE, "memory"}, {{"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
+  expect_passes(bare({TP_TEST_ELF_PROBE, "33554432"}, {{"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
+}
+
+TEST_CASE("shim: a wrong option under bare LD_PRELOAD is said, and the program runs unmanaged") {
+  const Outcome got = bare({TP_TEST_ELF_PROBE, "1073741824"}, {{"TIDEPOOL_DEVICE_BUDGET", "lots"}});
+  expect_passes(got);
+  CHECK(got.err.find("TP1003") != std::string::npos);
+}
+
+TEST_CASE("shim: a program that is linked against the driver is managed") {
+  const Outcome got = run({{TP_TEST_SIMGPU, "--device", "h100", "--", TP_TEST_TIDEPOOL, "run",
+                            "--device-budget", "16MiB", "--", TP_TEST_ELF_PROBE, "16777216"},
+                           "",
+                           {},
+                           false,
+                           false});
+  expect_passes(got);
 }
 
 TEST_CASE("shim: allocation, free and questions answer as the driver does, wherever the bytes are") {
