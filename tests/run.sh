@@ -78,6 +78,10 @@ if ((install)); then
 fi
 tp_find_nvcc
 
+if command -v ccache >/dev/null; then
+  export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache
+fi
+
 # One ctest over all builds, so that there is one result and one summary.
 mkdir -p build/all
 : >build/all/CTestTestfile.cmake

@@ -115,10 +115,22 @@ def run(source, scratch, files, configure, jobs):
     return problems
 
 
+def stale(source, files):
+    """What is wrong with the mutants themselves, without building anything."""
+    problems = []
+    for file in files:
+        try:
+            mutants.mutated_files(source, mutants.load(file))
+        except mutants.MutantError as error:
+            problems.append(str(error))
+    return problems
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--source", type=Path, default=FOLDER.parents[1], help="top folder of the project")
-    parser.add_argument("--scratch", type=Path, required=True, help="folder for the copy and its build; kept")
+    parser.add_argument("--scratch", type=Path, help="folder for the copy and its build; kept")
+    parser.add_argument("--check", action="store_true", help="only see that every text is found exactly once")
     parser.add_argument("--mutants", type=Path, default=FOLDER, help="folder of the .mutant files")
     parser.add_argument("--configure", action="append", default=[], metavar="ARG", help="argument for cmake")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
@@ -129,6 +141,12 @@ def main():
     if unknown:
         parser.error(f"unknown mutant {unknown[0]}; there are: {', '.join(files)}")
     chosen = [files[name] for name in arguments.names] or list(files.values())
+    if arguments.check:
+        problems = stale(arguments.source, chosen)
+        print("\n".join(problems))
+        sys.exit(1 if problems else 0)
+    if arguments.scratch is None:
+        parser.error("--scratch is needed")
     arguments.scratch.mkdir(parents=True, exist_ok=True)
     try:
         problems = run(arguments.source, arguments.scratch.resolve(), chosen, arguments.configure, arguments.jobs)

@@ -82,6 +82,9 @@ class Runner(unittest.TestCase):
             for name, text in cases.items():
                 files.append(root / f"{name}.mutant")
                 files[-1].write_text(text)
+            wrong = run_mutants.stale(source, files)
+            self.assertEqual(len(wrong), 1, wrong)
+            self.assertIn("stale: its text stands 0 times", wrong[0])
             output = io.StringIO()
             with contextlib.redirect_stdout(output):
                 problems = run_mutants.run(source, scratch, files, [], 2)
