@@ -55,7 +55,10 @@ trap 'rm -rf "$scratch"' EXIT
 
 # peak_of <report>: the most physical device memory in use at once, as the device itself counted it.
 peak_of() {
-  sed -n 's/.*"peak[a-z_]*": *\([0-9][0-9]*\).*/\1/p' "$1" | head -n 1
+  local peak
+  peak=$(sed -n 's/.*"physical_peak_bytes": *\([0-9][0-9]*\).*/\1/p' "$1")
+  [[ -n $peak ]] || tp_fail "the device's report $1 names no peak"
+  printf '%s' "$peak"
 }
 
 mib() {
@@ -75,7 +78,7 @@ printf '%s$%s %s\n' "$bold" "$plain" "${command[*]/"$scratch"\/tidepool.json/rep
 printf '%sunder Tidepool%s    %s of device memory, as the device counted it\n' "$bold" "$plain" \
   "$(mib "$(peak_of "$scratch/tidepool.json")")"
 
-tail -n 2 "$scratch/tidepool.txt"
+sed 's/^/    /' "$scratch/tidepool.txt"
 if cmp -s "$scratch/plain.txt" "$scratch/tidepool.txt"; then
   printf '%ssame output%s: every loss and the digest of all weights agree, bit for bit\n' "$green" "$plain"
 else
