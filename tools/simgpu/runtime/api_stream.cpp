@@ -64,8 +64,9 @@ SIMGPU_RUNTIME_TWINS(cudaStreamGetId, _ptsz, (cudaStream_t stream, unsigned long
 SIMGPU_RUNTIME_TWINS(cudaStreamIsCapturing, _ptsz, (cudaStream_t stream, cudaStreamCaptureStatus* status),
                      stream, status) {
   return call(per_thread, [&](const DriverTable& d) {
+    if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
     CUstreamCaptureStatus found{};
-    const CUresult result = d.cuStreamIsCapturing(stream, status == nullptr ? nullptr : &found);
+    const CUresult result = d.cuStreamIsCapturing(stream, &found);
     if (result == CUDA_SUCCESS) *status = static_cast<cudaStreamCaptureStatus>(found);
     return result;
   });
@@ -91,12 +92,12 @@ SIMGPU_RUNTIME_TWINS(cudaStreamAddCallback, _ptsz,
                      (cudaStream_t stream, cudaStreamCallback_t function, void* argument, unsigned flags),
                      stream, function, argument, flags) {
   if (function == nullptr || flags != 0) return finish(cudaErrorInvalidValue);
-  auto callback = std::make_unique<Callback>(Callback{function, stream, argument});
-  const cudaError_t result = call(per_thread, [&](const DriverTable& d) {
-    return d.cuLaunchHostFunc(stream, &run_callback, callback.get());
-  });
-  if (result == cudaSuccess) static_cast<void>(callback.release());
-  return result;
+  // From a successful call on, run_callback owns it.
+  auto* callback = new Callback{function, stream, argument};
+  const cudaError_t result = call(
+      per_thread, [&](const DriverTable& d) { return d.cuLaunchHostFunc(stream, &run_callback, callback); });
+  if (result != cudaSuccess) delete callback;
+  return result;  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
 }
 
 SIMGPU_RUNTIME(cudaDeviceGetStreamPriorityRange, (int* least, int* greatest)) {
