@@ -57,7 +57,8 @@ class EpochGuard {
 
   void leave() noexcept {
     if (slot_ == nullptr) return;
-    slot_->value.fetch_add(1, std::memory_order_release);
+    // Only the owner writes its slot: no read-modify-write needed to leave.
+    slot_->value.store(slot_->value.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     slot_ = nullptr;
   }
 

@@ -164,7 +164,7 @@ void Residency::begin_copy_out(BlockId id, StateWord outgoing) noexcept {
   // Pieces that did start still write to the slot. If the device does not even answer, it is lost with them.
   const Status waited = streams_.wait_host(started);
   if (waited.ok()) {
-    host_.release(std::move(slot).value());
+    host_.release(*slot);
   } else {
     device_error_ = waited;
     lost_.push_back(std::move(slot).value());
@@ -183,7 +183,7 @@ bool Residency::finish_eviction() noexcept {
     return false;
   }
   if (!block.move(eviction.outgoing, BlockState::kUnmapping)) {
-    host_.release(std::move(eviction.slot));  // a launch took it back, or it was freed: the copy is void
+    host_.release(eviction.slot);  // a launch took it back, or it was freed: the copy is void
     return false;
   }
   const Bytes before = block.backed();

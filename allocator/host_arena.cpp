@@ -78,7 +78,7 @@ DeviceResult<HostSlot> HostArena::allocate(Bytes size) noexcept {
   return slot;
 }
 
-void HostArena::release(HostSlot slot) noexcept {
+void HostArena::release(const HostSlot& slot) noexcept {
   const std::lock_guard guard(lock_);
   for (const HostRun& run : slot) {
     for (Chunk& chunk : chunks_) {

@@ -40,7 +40,8 @@ class HostArena {
   Status grow_to(Bytes wanted) noexcept;
   /// A slot of `size` bytes (whole granules); grows if it must. kOutOfMemory when the budget is used up.
   DeviceResult<HostSlot> allocate(Bytes size) noexcept;
-  void release(HostSlot slot) noexcept;
+  /// The slot must not be used any more.
+  void release(const HostSlot& slot) noexcept;
 
  private:
   struct Chunk {

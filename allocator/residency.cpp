@@ -241,7 +241,7 @@ void Residency::settle_incoming() noexcept {
     Incoming& done = incoming_.front();
     // If the block was freed meanwhile the word differs, and only the slot is ours to give back.
     arena_.block(done.id).move(done.word, BlockState::kResident);
-    host_.release(std::move(done.slot));
+    host_.release(done.slot);
     incoming_.pop_front();
   }
 }
@@ -283,7 +283,7 @@ Status Residency::free(BlockId id) noexcept {
         case BlockState::kReserved:
         case BlockState::kOut:
           if (!block.move(word, BlockState::kFreed)) continue;
-          host_.release(std::move(block.host));
+          host_.release(block.host);
           block.host.clear();
           if (block.extents.empty()) {
             arena_.remove(id);

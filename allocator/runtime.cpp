@@ -52,8 +52,9 @@ void Runtime::account(Bytes span, bool added) noexcept {
   } else {
     block_bytes_.fetch_sub(span.count(), std::memory_order_relaxed);
   }
-  StatsPage::instance().set(Metric::allocated_bytes, allocated().count());
-  StatsPage::instance().raise(Metric::allocated_bytes_peak, allocated().count());
+  const std::uint64_t now = allocated().count();
+  StatsPage::instance().set(Metric::allocated_bytes, now);
+  StatsPage::instance().raise(Metric::allocated_bytes_peak, now);
 }
 
 // Device and host together must hold everything, and exchanging two blocks needs room on the host for the one
@@ -161,6 +162,17 @@ void Runtime::note_uses(std::span<const BlockId> set, Stream* stream) noexcept {
 
 // Keeps one ticket per stream, the newest; a stream whose ticket has passed gives up its place.
 void Runtime::note_use(Block& block, Use use) noexcept {
+  // A block's first stream, as a rule its only one, finds its place at once.
+  std::uint64_t first = block.uses[0].load(std::memory_order_acquire);
+  const bool mine = first == 0 || Use::from_raw(first).stream() == use.stream();
+  const bool newer = first < use.raw();  // same stream: tickets compare as the words do
+  if (mine && newer && block.uses[0].compare_exchange_strong(first, use.raw(), std::memory_order_acq_rel)) {
+    return;
+  }
+  note_other_use(block, use);
+}
+
+void Runtime::note_other_use(Block& block, Use use) noexcept {
   if (!use) {
     block.used_widely.store(true, std::memory_order_release);
     return;

@@ -54,6 +54,8 @@ class Runtime {
   /// Ids of all live blocks, for work that may touch anything.
   [[nodiscard]] std::vector<BlockId> live_blocks() const;
 
+  /// For looking up many addresses.
+  [[nodiscard]] const Arena& arena() const noexcept { return *arena_; }
   /// The managed block at the address, for the sets given below; kNoBlock if there is none.
   [[nodiscard]] BlockId find(std::uint64_t address) const noexcept { return arena_->find(address); }
 
@@ -86,6 +88,7 @@ class Runtime {
   bool all_usable(std::span<const BlockId> set) const noexcept;
   void note_uses(std::span<const BlockId> set, Stream* stream) noexcept;
   void note_use(Block& block, Use use) noexcept;
+  void note_other_use(Block& block, Use use) noexcept;
   bool may_hold(Bytes span) noexcept;
   void account(Bytes span, bool added) noexcept;
   DeviceResult<DevicePtr> allocate_block(Bytes size) noexcept;

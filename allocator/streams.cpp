@@ -123,8 +123,9 @@ void StreamTable::retire(StreamHandle handle) noexcept {
 }
 
 void StreamTable::mark_sometimes(Stream& stream, Bytes touched) noexcept {
-  const std::uint64_t bytes =
-      stream.unmarked_bytes_.fetch_add(touched.count(), std::memory_order_relaxed) + touched.count();
+  // A hint: two threads in one stream may lose a count, which costs nothing but a later mark.
+  const std::uint64_t bytes = stream.unmarked_bytes_.load(std::memory_order_relaxed) + touched.count();
+  stream.unmarked_bytes_.store(bytes, std::memory_order_relaxed);
   const bool due = stream.mark_each_ || bytes >= kBytesPerMark.count() ||
                    stream.enqueued_.load(std::memory_order_relaxed) % kLaunchesPerMark == 0;
   if (!due) return;

@@ -83,7 +83,7 @@ class StreamTable {
  public:
   static constexpr std::uint16_t kMaxStreams = 4096;
   static constexpr std::uint64_t kLaunchesPerMark = 16;
-  static constexpr Bytes kBytesPerMark = MiB(8);
+  static constexpr Bytes kBytesPerMark = MiB(256);
 
   explicit StreamTable(Device& device) noexcept;
   ~StreamTable();

@@ -12,15 +12,23 @@ namespace {
 
 constexpr std::size_t kWord = 8;
 
+// Where pointers can be: the 8-byte words of the parameters that sit at a multiple of eight in the parameter
+// block. Worked out once for each function.
 struct Layout {
   const void* function;
   std::uint64_t generation;
   bool known;
-  struct Param {
-    std::size_t offset;
-    std::size_t size;
+  struct Word {
+    std::uint32_t param;
+    std::uint32_t offset;  // within the parameter
   };
-  std::vector<Param> params;
+  std::vector<Word> words;
+
+  void add_param(std::uint32_t param, std::size_t offset, std::size_t size) {
+    for (std::size_t at = (kWord - offset % kWord) % kWord; at + kWord <= size; at += kWord) {
+      words.push_back({param, static_cast<std::uint32_t>(at)});
+    }
+  }
 };
 
 // Immutable layouts in an open-addressing table; readers take no lock. Replaced layouts are leaked: a launch
@@ -39,16 +47,17 @@ Layout* read_layout(const RealDriver& driver, CUfunction function, std::uint64_t
   auto* layout = new (std::nothrow) Layout{function, generation, true, {}};
   if (layout == nullptr) return nullptr;
   const auto read = [&](auto* get, auto handle) {
-    for (std::size_t i = 0;; ++i) {
-      Layout::Param param{};
-      const CUresult result = get(handle, i, &param.offset, &param.size);
+    for (std::uint32_t i = 0;; ++i) {
+      std::size_t offset = 0;
+      std::size_t size = 0;
+      const CUresult result = get(handle, i, &offset, &size);
       if (result == CUDA_ERROR_INVALID_VALUE) return true;  // past the last one
       if (result != CUDA_SUCCESS) return false;
-      layout->params.push_back(param);
+      layout->add_param(i, offset, size);
     }
   };
   if (read(driver.cuFuncGetParamInfo, function)) return layout;
-  layout->params.clear();
+  layout->words.clear();
   layout->known = driver.cuKernelGetParamInfo != nullptr &&
                   read(driver.cuKernelGetParamInfo, reinterpret_cast<CUkernel>(function));
   return layout;
@@ -75,14 +84,10 @@ const Layout* layout_of(const RealDriver& driver, CUfunction function) noexcept 
   return fresh;
 }
 
-void scan_bytes(const std::byte* bytes, std::size_t offset, std::size_t size, TouchSet& set) noexcept {
-  // Words sit at multiples of eight of the parameter block, not of the single parameter.
-  std::size_t at = (kWord - offset % kWord) % kWord;
-  for (; at + kWord <= size; at += kWord) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes + at, kWord);
-    set.add(word);
-  }
+void add_word(const std::byte* at, TouchSet& set) noexcept {
+  std::uint64_t word = 0;
+  std::memcpy(&word, at, kWord);
+  set.add(word);
 }
 
 // cuda.h, cuLaunchKernel: the whole parameter block in one buffer.
@@ -93,7 +98,8 @@ void scan_extra(void** extra, TouchSet& set) noexcept {
     if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = static_cast<const std::byte*>(extra[i + 1]);
     if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) std::memcpy(&size, extra[i + 1], sizeof size);
   }
-  if (buffer != nullptr) scan_bytes(buffer, 0, size, set);
+  if (buffer == nullptr) return;
+  for (std::size_t at = 0; at + kWord <= size; at += kWord) add_word(buffer + at, set);
 }
 
 }  // namespace
@@ -106,10 +112,9 @@ bool scan_arguments(const RealDriver& driver, CUfunction function, void** params
   }
   const Layout* layout = layout_of(driver, function);
   if (layout == nullptr || !layout->known) return false;
-  for (std::size_t i = 0; i < layout->params.size(); ++i) {
-    if (params[i] == nullptr) continue;  // the driver refuses it
-    scan_bytes(static_cast<const std::byte*>(params[i]), layout->params[i].offset, layout->params[i].size,
-               set);
+  for (const Layout::Word& word : layout->words) {
+    const auto* param = static_cast<const std::byte*>(params[word.param]);
+    if (param != nullptr) add_word(param + word.offset, set);  // null: the driver refuses it
   }
   return true;
 }

@@ -28,15 +28,27 @@ template <Hook H, auto Handler, class F = typename HookType<H>::Function>
 struct Entry;
 template <Hook H, auto Handler, class... A>
 struct Entry<H, Handler, CUresult (*)(A...)> {
+  using Function = typename HookType<H>::Function;
+
   static CUresult call(A... args) noexcept {
+    if (g_mode.load(std::memory_order_acquire) != Mode::kActive || t_depth != 0) [[unlikely]] {
+      return call_outside(args...);
+    }
+    const auto real = reinterpret_cast<Function>(active_driver().hooks[static_cast<std::size_t>(H)]);
+    if (real == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+    const DepthGuard guard;
+    return Handler(Call<H>{real}, args...);
+  }
+
+ private:
+  // The process' first call, a process that is not managed, or a call from inside ourselves.
+  [[gnu::noinline]] static CUresult call_outside(A... args) noexcept {
     const Mode mode = enter_process();
     const RealDriver* driver = real_driver();
     if (driver == nullptr) return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
-    auto real = reinterpret_cast<typename HookType<H>::Function>(driver->hooks[static_cast<std::size_t>(H)]);
-    if (real == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-    if (t_depth != 0 || mode != Mode::kActive) return real(args...);
-    const DepthGuard guard;
-    return Handler(Call<H>{real}, args...);
+    if (mode == Mode::kActive && t_depth == 0) return call(args...);
+    const auto real = reinterpret_cast<Function>(driver->hooks[static_cast<std::size_t>(H)]);
+    return real != nullptr ? real(args...) : CUDA_ERROR_NOT_SUPPORTED;
   }
 };
 

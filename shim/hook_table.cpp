@@ -57,13 +57,15 @@ constexpr std::size_t kMapSize = 512;
 static_assert(kMapSize > 2 * kHookCount);
 constexpr auto kMap = [] {
   constexpr std::string_view kNames[] = {
-#define TP_HOOK(name, policy) #name,
-#define TP_HOOK_PTSZ(name, policy) #name, #name "_ptsz",
-#define TP_HOOK_PTDS(name, policy) #name, #name "_ptds",
+#define TP_NAME(symbol) #symbol,
+#define TP_HOOK(name, policy) TP_NAME(name)
+#define TP_HOOK_PTSZ(name, policy) TP_NAME(name) TP_NAME(name##_ptsz)
+#define TP_HOOK_PTDS(name, policy) TP_NAME(name) TP_NAME(name##_ptds)
 #include "shim/hooks.def"
 #undef TP_HOOK
 #undef TP_HOOK_PTSZ
 #undef TP_HOOK_PTDS
+#undef TP_NAME
   };
   std::array<Hook, kMapSize> map{};
   map.fill(Hook::kCount);

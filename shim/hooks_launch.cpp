@@ -10,9 +10,9 @@ namespace {
 
 const char* kernel_name(const void* function) noexcept {
   const char* name = nullptr;
-  const RealDriver* driver = real_driver();
+  const RealDriver& driver = active_driver();
   auto* handle = static_cast<CUfunction>(const_cast<void*>(function));
-  if (driver->cuFuncGetName == nullptr || driver->cuFuncGetName(&name, handle) != CUDA_SUCCESS)
+  if (driver.cuFuncGetName == nullptr || driver.cuFuncGetName(&name, handle) != CUDA_SUCCESS)
     return "(unnamed)";
   return name != nullptr ? name : "(unnamed)";
 }
@@ -27,7 +27,7 @@ CUresult launch(CUfunction function, CUstream stream, bool per_thread, void** pa
     return static_cast<CUresult>(runtime->launch(ids, stream_of(stream, per_thread), {&kernel_name, function},
                                                  [&] { return static_cast<int>(enqueue()); }));
   };
-  if (!scan_arguments(*real_driver(), function, params, extra, set)) return run(runtime->live_blocks());
+  if (!scan_arguments(active_driver(), function, params, extra, set)) return run(runtime->live_blocks());
   if (set.empty()) return enqueue();
   return run(set.ids());
 }

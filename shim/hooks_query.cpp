@@ -11,7 +11,7 @@ namespace {
 
 template <class T>
 CUresult answer(void* out, T value) noexcept {
-  std::memcpy(out, &value, sizeof value);
+  std::memcpy(out, &value, sizeof(T));
   return CUDA_SUCCESS;
 }
 

@@ -62,7 +62,7 @@ CUdevice managed_device() noexcept {
 }
 
 runtime::Runtime* managed_here() noexcept {
-  const runtime::DriverTable& driver = real_driver()->runtime;
+  const runtime::DriverTable& driver = active_driver().runtime;
   CUcontext context = nullptr;
   if (driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) return nullptr;
   if (const Managed* managed = g_managed.load(std::memory_order_acquire)) {

@@ -11,6 +11,9 @@
 void* tp_real_dlsym = nullptr;
 
 namespace tidepool::shim {
+
+constinit RealDriver g_driver;
+
 namespace {
 
 struct Route {
@@ -18,7 +21,6 @@ struct Route {
   Hook hook;
 };
 
-RealDriver g_driver;
 std::array<Route, kHookCount> g_routes;
 std::size_t g_route_count = 0;
 bool g_found = false;

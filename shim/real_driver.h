@@ -29,6 +29,12 @@ struct RealDriver {
 /// called inside dlsym.
 const RealDriver* real_driver() noexcept;
 
+/// The same without asking; only once the process is active (process.h), as every handler may assume.
+extern RealDriver g_driver;
+inline const RealDriver& active_driver() noexcept {
+  return g_driver;
+}
+
 /// Finds the C library's dlsym, for real_dlsym() and for the jump in the dlsym door. Leaves dlerror alone.
 void find_real_dlsym() noexcept;
 /// The C library's dlsym.

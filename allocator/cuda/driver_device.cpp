@@ -54,25 +54,29 @@ DeviceResult<DriverDevice*> DriverDevice::create(const DriverTable& driver, CUde
     return Err{status_of(result)};
   }
   auto* device = new (std::nothrow) DriverDevice(driver, ordinal, context);
-  std::size_t total = 0;
-  std::size_t granularity = 0;
-  Status status = device == nullptr ? kOutOfMemory : status_of(driver.cuDeviceTotalMem_v2(&total, ordinal));
-  if (status.ok()) {
-    const CUmemAllocationProp properties = device->properties();
-    status = status_of(
-        driver.cuMemGetAllocationGranularity(&granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
-  }
-  if (status.ok() && (granularity == 0 || MiB(2).count() % granularity != 0)) {
-    status = Status(CUDA_ERROR_NOT_SUPPORTED);
-  }
+  const Status status = device != nullptr ? device->read_facts() : kOutOfMemory;
   if (!status.ok()) {
     delete device;
     (void)driver.cuDevicePrimaryCtxRelease_v2(ordinal);
     return Err{status};
   }
-  device->total_ = Bytes(total);
-  device->granularity_ = Bytes(granularity);
   return device;
+}
+
+Status DriverDevice::read_facts() noexcept {
+  std::size_t total = 0;
+  std::size_t granularity = 0;
+  const CUmemAllocationProp wanted = properties();
+  Status status = status_of(driver_.cuDeviceTotalMem_v2(&total, ordinal_));
+  if (status.ok()) {
+    status = status_of(
+        driver_.cuMemGetAllocationGranularity(&granularity, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  }
+  if (!status.ok()) return status;
+  if (granularity == 0 || MiB(2).count() % granularity != 0) return Status(CUDA_ERROR_NOT_SUPPORTED);
+  total_ = Bytes(total);
+  granularity_ = Bytes(granularity);
+  return kOk;
 }
 
 // Exportable from the start: memory that one process lends to another is handed over as a file descriptor,

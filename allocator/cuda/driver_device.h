@@ -44,6 +44,7 @@ class DriverDevice final : public Device {
   class Current;  // makes context_ current for one call
   DriverDevice(const DriverTable& driver, CUdevice ordinal, CUcontext context) noexcept
       : driver_(driver), ordinal_(ordinal), context_(context) {}
+  Status read_facts() noexcept;
   [[nodiscard]] CUmemAllocationProp properties() const noexcept;
 
   const DriverTable& driver_;

@@ -84,7 +84,7 @@ TEST_CASE("mlp kernels: the fast loops of matrix products compute the bits of th
       launch<Context, LinearBackwardWeight>(blocks(s.outputs, kRows),
                                             blocks(s.inputs, LinearBackwardWeight::kColumns),
                                             LinearBackwardWeight::kColumns, x.data(), dy.data(), s.inputs,
-                                            s.outputs, s.batch, dw[i].data(), db[i].data());
+                                            s.outputs, s.batch, db[i].data(), dw[i].data());
     };
     compute(0, static_cast<simgpu::CpuContext*>(nullptr));
     compute(1, static_cast<PhasesOnly*>(nullptr));

@@ -37,7 +37,7 @@ TEST_CASE("transition: one failed driver call, any call, any time, is survived w
       REQUIRE(refused == 0);
       total = program.device().faults().calls(call) - before;
     }
-    for (std::size_t nth = 1; nth <= total; nth += 1 + total / 24) {
+    for (std::size_t nth = 1; nth <= total; nth += 1 + total / 10) {
       INFO(call << " fails at call " << nth << " of " << total);
       Program program({.seed = 5});
       program.device().faults().add({call, program.device().faults().calls(call) + nth - 1, 1, 2});

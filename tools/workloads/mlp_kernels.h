@@ -111,7 +111,7 @@ struct LinearBackwardWeight {
 
   template <class C>
   SIMGPU_HD static void run(C& c, const float* x, const float* dy, int inputs, int outputs, int batch,
-                            float* dw, float* dbias) {
+                            float* dbias, float* dw) {
     const int first_row = static_cast<int>(c.block().x) * kRows;
     const int first_column = static_cast<int>(c.block().y) * kColumns;
     const int rows = at_most(outputs - first_row, kRows);

@@ -38,8 +38,8 @@ SIMGPU_KERNEL(linear_backward_input, mlp::LinearBackwardInput,
                float* dx),
               w, dy, x, inputs, outputs, batch, dx)
 SIMGPU_KERNEL(linear_backward_weight, mlp::LinearBackwardWeight,
-              (const float* x, const float* dy, int inputs, int outputs, int batch, float* dw, float* dbias),
-              x, dy, inputs, outputs, batch, dw, dbias)
+              (const float* x, const float* dy, int inputs, int outputs, int batch, float* dbias, float* dw),
+              x, dy, inputs, outputs, batch, dbias, dw)
 SIMGPU_KERNEL(softmax_loss, mlp::SoftmaxLoss, (mlp::SoftmaxArgs args, float* loss), args, loss)
 SIMGPU_KERNEL(square_sum, mlp::SquareSum, (const float* values, std::size_t count, float* sums), values,
               count, sums)
@@ -240,8 +240,8 @@ class Trainer {
         blocks(static_cast<std::size_t>(layer.outputs), mlp::kRows),
         blocks(static_cast<std::size_t>(layer.inputs), mlp::LinearBackwardWeight::kColumns));
     linear_backward_weight<<<weight_grid, mlp::LinearBackwardWeight::kColumns, 0, compute_>>>(
-        inputs_of(slot, i), gradient, layer.inputs, layer.outputs, settings_.batch, scratch.weight_gradient,
-        scratch.bias_gradient);
+        inputs_of(slot, i), gradient, layer.inputs, layer.outputs, settings_.batch, scratch.bias_gradient,
+        scratch.weight_gradient);
     MLP_LAUNCHED("linear_backward_weight");
     float* input_gradient = nullptr;
     if (i > 0) {
