@@ -109,6 +109,7 @@ DeviceResult<BlockId> Arena::add(Bytes requested, Bytes span) noexcept {
   block.set_requested(requested);
   block.span = span;
   block.is_slab = false;
+  if (block.kept.exchange(false)) block.pins.fetch_sub(1, std::memory_order_release);
   block.forget_uses();
   block.last_use.store(0, std::memory_order_relaxed);
   block.settle(BlockState::kReserved);

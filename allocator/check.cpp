@@ -66,7 +66,7 @@ const char* Residency::check_locked() noexcept {
   }
   for (const Incoming& incoming : incoming_) slots += size_of(incoming.slot);
   for (const Eviction& eviction : evictions_) slots += size_of(eviction.slot);
-  for (const HostSlot& slot : lost_) slots += size_of(slot);
+  for (const Lost& lost : lost_) slots += size_of(lost.slot);
   if (backed + pool_.spare() != pool_.created())
     return "device memory does not add up: blocks + spare != created";
   if (pool_.created() > pool_.limit()) return "more device memory was created than allowed";

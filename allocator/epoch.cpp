@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <mutex>
 #include <new>
 
 namespace tidepool::runtime {
@@ -14,7 +15,25 @@ __attribute__((tls_model("initial-exec"))) thread_local EpochRegistry::Slot* t_s
 pthread_key_t g_exit_key;
 pthread_once_t g_exit_once = PTHREAD_ONCE_INIT;
 
+bool g_have_key = false;
+
+struct ExitHook {
+  std::mutex lock;
+  void (*hook)(void*) = nullptr;
+  void* context = nullptr;
+};
+ExitHook& exit_hook() noexcept {
+  alignas(ExitHook) static unsigned char storage[sizeof(ExitHook)];
+  static ExitHook* const hook = new (storage) ExitHook;
+  return *hook;
+}
+
 void give_back(void* slot) {
+  {
+    ExitHook& exit = exit_hook();
+    const std::lock_guard guard(exit.lock);
+    if (exit.hook != nullptr) exit.hook(exit.context);
+  }
   t_slot = nullptr;
   static_cast<EpochRegistry::Slot*>(slot)->owned.store(false, std::memory_order_release);
 }
@@ -30,33 +49,48 @@ EpochRegistry& EpochRegistry::instance() noexcept {
 EpochRegistry::Slot* EpochRegistry::mine() noexcept {
   if (t_slot != nullptr) [[likely]]
     return t_slot;
-  ::pthread_once(&g_exit_once, [] { ::pthread_key_create(&g_exit_key, &give_back); });
+  ::pthread_once(&g_exit_once, [] { g_have_key = ::pthread_key_create(&g_exit_key, &give_back) == 0; });
   for (std::uint32_t i = 0; i < kMaxThreads; ++i) {
     bool free = false;
     if (!slots_[i].owned.compare_exchange_strong(free, true, std::memory_order_acq_rel)) continue;
     std::uint32_t seen = high_water_.load(std::memory_order_seq_cst);
     while (seen < i + 1 && !high_water_.compare_exchange_weak(seen, i + 1, std::memory_order_seq_cst)) {
     }
-    ::pthread_setspecific(g_exit_key, &slots_[i]);
+    // Without a key (a process has 1,024) slots are not given back, and threads beyond the last go slowly.
+    if (g_have_key) ::pthread_setspecific(g_exit_key, &slots_[i]);
     t_slot = &slots_[i];
     return t_slot;
   }
   return nullptr;
 }
 
-bool EpochRegistry::quiesce(Nanos bound) noexcept {
+std::uint64_t EpochRegistry::quiesce(Nanos bound) noexcept {
   const Nanos deadline = monotonic_now() + bound;
   const std::uint32_t count = high_water_.load(std::memory_order_seq_cst);
+  std::uint64_t stuck = 0;
   for (std::uint32_t i = 0; i < count; ++i) {
-    const std::uint64_t seen = slots_[i].value.load(std::memory_order_seq_cst);
+    Slot& slot = slots_[i];
+    const std::uint64_t seen = slot.value.load(std::memory_order_seq_cst);
     if (seen % 2 == 0) continue;
-    for (int spins = 0; slots_[i].value.load(std::memory_order_seq_cst) == seen; ++spins) {
+    for (int spins = 0; slot.value.load(std::memory_order_seq_cst) == seen; ++spins) {
       if (spins < 64) continue;
-      if (monotonic_now() > deadline) return false;
+      if (monotonic_now() > deadline) {
+        // The owner writes the bits before it goes odd, so they belong to this value if it still stands.
+        const std::uint64_t touching = slot.touching.load(std::memory_order_relaxed);
+        if (slot.value.load(std::memory_order_seq_cst) == seen) stuck |= touching;
+        break;
+      }
       ::sched_yield();
     }
   }
-  return true;
+  return stuck;
+}
+
+void EpochRegistry::on_thread_exit(void (*hook)(void*), void* context) noexcept {
+  ExitHook& exit = exit_hook();
+  const std::lock_guard guard(exit.lock);
+  exit.hook = hook;
+  exit.context = context;
 }
 
 void EpochRegistry::reset_after_fork() noexcept {

@@ -20,8 +20,14 @@ class EpochRegistry {
  public:
   struct alignas(64) Slot {
     std::atomic<std::uint64_t> value{0};
+    /// Which blocks the owner is launching on, while the value is odd: one bit for each (bit_of).
+    std::atomic<std::uint64_t> touching{0};
     std::atomic<bool> owned{false};
   };
+  /// The bit that stands for a block in Slot::touching. Several blocks share one: a set bit means "maybe".
+  static constexpr std::uint64_t bit_of(std::uint32_t block) noexcept {
+    return std::uint64_t{1} << ((block * 0x9E3779B1u) >> 26);
+  }
   static constexpr std::uint32_t kMaxThreads = 4096;
 
   /// Never destroyed: hooks may run after static destructors.
@@ -31,9 +37,13 @@ class EpochRegistry {
   /// the slow path, where pins protect it). Hook-safe after the first call of a thread.
   Slot* mine() noexcept;
 
-  /// Waits until every slot that is odd now has changed; false if `bound` passed first. Spins and yields; the
-  /// caller's own slot must be even.
-  bool quiesce(Nanos bound) noexcept;
+  /// Waits until every slot that is odd now has changed. Those that have not when `bound` is over are stuck
+  /// in the driver (a full queue, say): the answer has the bits of the blocks that they launch on. Zero:
+  /// nobody is stuck. Spins and yields; the caller's own slot must be even.
+  std::uint64_t quiesce(Nanos bound) noexcept;
+
+  /// Called on each thread that ends after it had a slot. One hook per process; null takes it away.
+  void on_thread_exit(void (*hook)(void* context), void* context) noexcept;
 
   /// In a forked child: the threads that owned the slots are gone.
   void reset_after_fork() noexcept;
@@ -48,8 +58,11 @@ class EpochRegistry {
 /// Holds the calling thread's slot odd. A null slot is allowed and does nothing.
 class EpochGuard {
  public:
-  explicit EpochGuard(EpochRegistry::Slot* slot) noexcept : slot_(slot) {
-    if (slot_ != nullptr) slot_->value.fetch_add(1, std::memory_order_seq_cst);
+  /// `touching`: the bits of all blocks of the launch.
+  EpochGuard(EpochRegistry::Slot* slot, std::uint64_t touching) noexcept : slot_(slot) {
+    if (slot_ == nullptr) return;
+    slot_->touching.store(touching, std::memory_order_relaxed);
+    slot_->value.fetch_add(1, std::memory_order_seq_cst);
   }
   ~EpochGuard() { leave(); }
   EpochGuard(const EpochGuard&) = delete;

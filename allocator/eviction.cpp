@@ -1,7 +1,7 @@
 // The half of Residency that makes room: taking memory from freed pairs and from the least recently used
 // blocks. Runs in the slow path only, with the turnstile held.
 
-#include <sched.h>
+#include <time.h>
 
 #include <algorithm>
 
@@ -54,9 +54,11 @@ bool Residency::make_room(Bytes missing) noexcept {
     // Blocks on their way in can be evicted, and their host slots used, once they have arrived.
     if (wait_for_incoming()) continue;
     if (!device_error_.ok() || host_is_full_) return false;
+    if (wait_for_freed()) continue;
     // What is left is held by launches between their check and their enqueue; they do not wait for us.
     if (!others_hold_memory() || monotonic_now() > deadline) return false;
-    ::sched_yield();
+    const timespec nap{0, 50'000};
+    ::nanosleep(&nap, nullptr);
   }
 }
 
@@ -65,13 +67,32 @@ bool Residency::others_hold_memory() noexcept {
   for (BlockId id = 1; id < arena_.end_id(); ++id) {
     const Block& block = arena_.block(id);
     const BlockState state = block.load().state();
-    if (block.kept.load(std::memory_order_acquire) ||
-        (state != BlockState::kResident && state != BlockState::kFreed))
-      continue;
-    if (state == BlockState::kFreed && block.extents.empty()) continue;
+    if (state != BlockState::kResident || block.kept.load(std::memory_order_acquire)) continue;
     if (!std::binary_search(wanted_.begin(), wanted_.end(), id)) return true;
   }
   return false;
+}
+
+// A copy out that was under way when a block was freed still reads it.
+bool Residency::being_copied(BlockId id) const noexcept {
+  return std::any_of(evictions_.begin(), evictions_.end(),
+                     [&](const Eviction& eviction) { return eviction.id == id; });
+}
+
+// Freed pairs that some stream may still touch (a copy in that came too late) become idle. True if there were
+// any.
+bool Residency::wait_for_freed() noexcept {
+  const std::lock_guard guard(freed_lock_);
+  const auto busy = [&](BlockId id) { return !being_copied(id) && !is_idle(arena_.block(id)); };
+  if (std::none_of(freed_.begin(), freed_.end(), busy)) return false;
+  if (const Status status = device_.synchronize(); !status.ok()) {
+    device_error_ = status;
+    return false;
+  }
+  for (const BlockId id : freed_) {
+    if (!being_copied(id)) arena_.block(id).forget_uses();
+  }
+  return true;
 }
 
 // Takes the memory of one freed pair, oldest first.
@@ -80,10 +101,7 @@ bool Residency::strip_freed() noexcept {
   for (auto it = freed_.begin(); it != freed_.end(); ++it) {
     const BlockId id = *it;
     Block& block = arena_.block(id);
-    // A copy out that was under way when the block was freed still reads it.
-    const bool being_copied = std::any_of(evictions_.begin(), evictions_.end(),
-                                          [&](const Eviction& eviction) { return eviction.id == id; });
-    if (being_copied || !is_idle(block)) continue;
+    if (being_copied(id) || !is_idle(block)) continue;
     const Bytes before = block.backed();
     block.settle(BlockState::kUnmapping);
     unmap_extents(block);
@@ -129,10 +147,10 @@ void Residency::start_evictions(Bytes missing) noexcept {
   if (chosen.empty()) return;
   // A launch that saw one of them resident is still to store its tickets: without them the copy could run
   // before the kernel that writes the block.
-  const bool quiet = EpochRegistry::instance().quiesce(kQuiesce);
+  const std::uint64_t stuck = EpochRegistry::instance().quiesce(kQuiesce);
   for (const auto& [id, outgoing] : chosen) {
     Block& block = arena_.block(id);
-    if (!quiet || block.pins.load(std::memory_order_seq_cst) != 0) {
+    if ((stuck & EpochRegistry::bit_of(id)) != 0 || block.pins.load(std::memory_order_seq_cst) != 0) {
       block.move(outgoing, BlockState::kResident);
       continue;
     }
@@ -158,16 +176,18 @@ void Residency::begin_copy_out(BlockId id, StateWord outgoing) noexcept {
     evictions_.push_back({id, outgoing, std::move(slot).value(), *copied});
     return;
   }
-  report<Msg::TP3001>("cuMemcpyDtoHAsync", copied.error().code());
-  if (++failed_copies_ >= kAttempts) device_error_ = copied.error();
-  block.move(outgoing, BlockState::kResident);
+  report<Msg::TP3001>("a copy to the host", copied.error().code());
+  // If a launch has taken the block back meanwhile, the failure may only tell that.
+  if (block.move(outgoing, BlockState::kResident) && ++failed_copies_ >= kAttempts) {
+    device_error_ = copied.error();
+  }
   // Pieces that did start still write to the slot. If the device does not even answer, it is lost with them.
   const Status waited = streams_.wait_host(started);
   if (waited.ok()) {
     host_.release(*slot);
   } else {
     device_error_ = waited;
-    lost_.push_back(std::move(slot).value());
+    lost_.push_back({std::move(slot).value(), started});
   }
 }
 
@@ -179,7 +199,7 @@ bool Residency::finish_eviction() noexcept {
   if (const Status status = streams_.wait_host(eviction.copied); !status.ok()) {
     device_error_ = status;
     block.move(eviction.outgoing, BlockState::kResident);
-    lost_.push_back(std::move(eviction.slot));
+    lost_.push_back({std::move(eviction.slot), eviction.copied});
     return false;
   }
   if (!block.move(eviction.outgoing, BlockState::kUnmapping)) {

@@ -17,6 +17,12 @@ HostArena::~HostArena() {
   }
 }
 
+void HostArena::abandon() noexcept {
+  const std::lock_guard guard(lock_);
+  for (const Chunk& chunk : chunks_) ::munmap(chunk.base, chunk.size.count());
+  chunks_.clear();
+}
+
 Bytes HostArena::used() const noexcept {
   const std::lock_guard guard(lock_);
   return used_;

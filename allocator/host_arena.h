@@ -35,6 +35,10 @@ class HostArena {
   [[nodiscard]] Bytes used() const noexcept;
   [[nodiscard]] Bytes pinned() const noexcept;
 
+  /// Gives the memory back to the system without asking the driver: for when the context that had pinned it
+  /// is gone. Nothing else may be called afterwards.
+  void abandon() noexcept;
+
   /// Pins chunks until `pinned() >= wanted` (at most the budget). Fails when the system refuses; what was
   /// pinned before stays usable.
   Status grow_to(Bytes wanted) noexcept;

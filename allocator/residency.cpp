@@ -39,8 +39,10 @@ Status Residency::make_resident(std::span<const BlockId> set, Stream* stream, Wo
     const TurnstileGuard turn(turnstile_);
     pin(set);
     settle_incoming();
-    status = bring_all(set, what);
-    if (status.ok() && !usable_now(set, &incoming)) status = kUnknownError;
+    // Again where a stale word's block was freed and its id given to a new allocation meanwhile.
+    do {
+      status = bring_all(set, what);
+    } while (status.ok() && !usable_now(set, &incoming));
     publish_stats();
   }
   if (status.ok()) status = order_after(stream, incoming);
@@ -221,7 +223,7 @@ Status Residency::copy_in(BlockId id, Block& block) noexcept {
   Use started;
   const DeviceResult<Use> copied = engine_.copy_in(block, block.host, &started);
   if (!copied.ok()) {
-    report<Msg::TP3001>("cuMemcpyHtoDAsync", copied.error().code());
+    report<Msg::TP3001>("a copy to the device", copied.error().code());
     // Pieces that did start still write here: they must pass before the memory serves another block.
     if (streams_.wait_host(started).ok()) unmap_extents(block);
     return copied.error();
@@ -229,10 +231,12 @@ Status Residency::copy_in(BlockId id, Block& block) noexcept {
   block.forget_uses();
   block.uses[0].store(copied->raw(), std::memory_order_release);
   block.incoming.store(copied->raw(), std::memory_order_release);
-  HostSlot slot = std::move(block.host);
+  // The list first, then the state: once it is published the block may be freed at any time, and then the
+  // list must hold the word that it had.
+  const StateWord arriving = block.load().next(BlockState::kIncoming);
+  incoming_.push_back({id, arriving, std::move(block.host), *copied});
   block.host.clear();
-  block.settle(BlockState::kIncoming);
-  incoming_.push_back({id, block.load(), std::move(slot), *copied});
+  block.word.store(arriving.raw(), std::memory_order_seq_cst);
   return kOk;
 }
 
@@ -243,6 +247,10 @@ void Residency::settle_incoming() noexcept {
     arena_.block(done.id).move(done.word, BlockState::kResident);
     host_.release(done.slot);
     incoming_.pop_front();
+  }
+  while (!lost_.empty() && streams_.passed(lost_.front().copied)) {
+    host_.release(lost_.front().slot);
+    lost_.pop_front();
   }
 }
 
@@ -260,9 +268,7 @@ bool Residency::wait_for_incoming() noexcept {
 
 Status Residency::free(BlockId id) noexcept {
   Block& block = arena_.block(id);
-  if (block.load().state() != BlockState::kFreed && block.kept.exchange(false)) {
-    block.pins.fetch_sub(1, std::memory_order_release);
-  }
+  if (block.load().state() != BlockState::kFreed) release_kept(block);
   for (;;) {
     {
       const std::lock_guard guard(freed_lock_);
@@ -332,15 +338,36 @@ Status Residency::keep(std::span<const BlockId> set, WorkName what) noexcept {
   if (const Status status = make_resident(set, nullptr, what); !status.ok()) return status;
   for (const BlockId id : set) {
     Block& block = arena_.block(id);
-    if (block.kept.exchange(true)) block.pins.fetch_sub(1, std::memory_order_release);
+    if (block.load().state() == BlockState::kFreed || block.kept.exchange(true)) {
+      block.pins.fetch_sub(1, std::memory_order_release);
+    } else {
+      kept_bytes_.fetch_add(block.span.count(), std::memory_order_relaxed);
+    }
   }
   return kOk;
 }
 
+void Residency::release_kept(Block& block) noexcept {
+  if (!block.kept.exchange(false)) return;
+  block.pins.fetch_sub(1, std::memory_order_release);
+  kept_bytes_.fetch_sub(block.span.count(), std::memory_order_relaxed);
+}
+
+bool Residency::may_keep(Bytes span) const noexcept {
+  Bytes largest;
+  for (BlockId id = 1; id < arena_.end_id(); ++id) {
+    const Block& block = arena_.block(id);
+    if (block.load().state() == BlockState::kFreed || block.kept.load(std::memory_order_relaxed)) continue;
+    largest = std::max(largest, block.span);
+  }
+  return kept() + span + largest <= pool_.limit();
+}
+
 Status Residency::freeze(std::span<const BlockId> live, WorkName what) noexcept {
-  if (const Status status = keep(live, what); !status.ok()) return status;
-  frozen_.store(true, std::memory_order_release);
-  return kOk;
+  freezing_.store(true, std::memory_order_release);
+  const Status status = keep(live, what);
+  (status.ok() ? frozen_ : freezing_).store(status.ok(), std::memory_order_release);
+  return status;
 }
 
 void Residency::publish_stats() noexcept {

@@ -62,18 +62,29 @@ class Residency {
 
   /// make_resident(), and the blocks stay on the device until they are freed.
   Status keep(std::span<const BlockId> set, WorkName what) noexcept;
+  /// Bytes of kept blocks.
+  [[nodiscard]] Bytes kept() const noexcept { return Bytes(kept_bytes_.load(std::memory_order_relaxed)); }
+  /// False if keeping so much more would leave no room for the largest block that moves.
+  [[nodiscard]] bool may_keep(Bytes span) const noexcept;
   /// keep() for all allocated blocks; from then on nothing is evicted.
   Status freeze(std::span<const BlockId> live, WorkName what) noexcept;
   [[nodiscard]] bool frozen() const noexcept { return frozen_.load(std::memory_order_acquire); }
+  /// freeze() has begun: what is allocated from now on must be kept.
+  [[nodiscard]] bool freezing() const noexcept { return freezing_.load(std::memory_order_acquire); }
 
   /// Checks the invariants that hold between transitions; null, or the first one broken. Takes the turnstile.
   const char* check() noexcept;
+
+  /// The device's context is gone: see HostArena::abandon.
+  void abandon() noexcept { host_.abandon(); }
 
  private:
   static constexpr int kAttempts = 3;
   static constexpr Bytes kGranule = Arena::kChunk;
   static constexpr std::uint64_t kMostWaste = 8;  // of a reused pair, at most one eighth
   static constexpr Nanos kQuiesce = millis(1);    // design protocol 3
+  /// How long the owner of the slow path waits for launches that hold all other blocks between their check
+  /// and their enqueue, before it answers out of memory.
   static constexpr Nanos kPatience = seconds(60);
 
   /// An eviction between its copy out and its end.
@@ -82,6 +93,11 @@ class Residency {
     StateWord outgoing;
     HostSlot slot;
     Use copied;  // none: the block was never touched, there is nothing to copy
+  };
+  /// A host slot that a copy out of a device that answered with an error may still write.
+  struct Lost {
+    HostSlot slot;
+    Use copied;
   };
   /// A host slot that a copy in still reads.
   struct Incoming {
@@ -103,11 +119,14 @@ class Residency {
   void settle_incoming() noexcept;
   bool wait_for_incoming() noexcept;
   bool is_idle(const Block& block) noexcept;
+  void release_kept(Block& block) noexcept;
 
   // Making room; eviction.cpp
   Status acquire(Block& block) noexcept;
   bool make_room(Bytes missing) noexcept;
   bool strip_freed() noexcept;
+  bool wait_for_freed() noexcept;
+  bool being_copied(BlockId id) const noexcept;
   void start_evictions(Bytes missing) noexcept;
   std::vector<BlockId> choose_victims(Bytes missing) noexcept;
   void begin_copy_out(BlockId id, StateWord outgoing) noexcept;
@@ -128,9 +147,11 @@ class Residency {
 
   Turnstile turnstile_;
   std::atomic<bool> frozen_{false};
+  std::atomic<bool> freezing_{false};
+  std::atomic<std::uint64_t> kept_bytes_{0};
   std::deque<Eviction> evictions_;  // turnstile
   std::deque<Incoming> incoming_;   // turnstile
-  std::vector<HostSlot> lost_;      // turnstile; a device that failed may still write to these: never reused
+  std::deque<Lost> lost_;           // turnstile
   bool host_is_full_ = false;       // turnstile; set by the last start_evictions
   Status device_error_ = kOk;       // turnstile; what a wait on the device answered, if not "done"
   int failed_copies_ = 0;           // turnstile; copies out that failed since the owner's turn began

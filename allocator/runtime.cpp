@@ -39,69 +39,90 @@ Runtime::Runtime(Device& device, std::unique_ptr<Arena> arena, const Options& op
       streams_(device),
       residency_(device, *arena_, pool_, host_, streams_, options.check),
       slabs_(*arena_, residency_),
-      epochs_(EpochRegistry::instance()) {}
+      epochs_(EpochRegistry::instance()) {
+  // A thread's own default stream ends with the thread.
+  epochs_.on_thread_exit([](void* self) { static_cast<Runtime*>(self)->stream_destroyed(kPerThreadStream); },
+                         this);
+}
+
+Runtime::~Runtime() {
+  epochs_.on_thread_exit(nullptr, nullptr);
+}
 
 Bytes Runtime::allocated() const noexcept {
   return Bytes(block_bytes_.load(std::memory_order_relaxed)) + slabs_.held();
 }
 
-void Runtime::account(Bytes span, bool added) noexcept {
-  if (added) {
-    block_bytes_.fetch_add(span.count(), std::memory_order_relaxed);
-    StatsPage::instance().add(Metric::blocks_managed_total, 1);
-  } else {
-    block_bytes_.fetch_sub(span.count(), std::memory_order_relaxed);
-  }
+void Runtime::publish_allocated() noexcept {
   const std::uint64_t now = allocated().count();
   StatsPage::instance().set(Metric::allocated_bytes, now);
   StatsPage::instance().raise(Metric::allocated_bytes_peak, now);
 }
 
 // Device and host together must hold everything, and exchanging two blocks needs room on the host for the one
-// that leaves before the other has arrived.
-bool Runtime::may_hold(Bytes span) noexcept {
-  if (span > pool_.limit()) return false;
+// that leaves before the other has arrived. Counts first and checks then, so that two threads cannot both
+// take the last room.
+bool Runtime::reserve(Bytes span) noexcept {
+  const Bytes movable = pool_.limit() - residency_.kept();
+  block_bytes_.fetch_add(span.count(), std::memory_order_relaxed);
+  const Bytes total = allocated();
+  const Bytes exchange = std::max(Bytes(largest_block_.load(std::memory_order_relaxed)), span) * 2;
+  const bool fits = total <= pool_.limit();
+  if (span > movable || (!fits && total + exchange > pool_.limit() + host_.budget())) {
+    block_bytes_.fetch_sub(span.count(), std::memory_order_relaxed);
+    StatsPage::instance().add(Metric::out_of_memory_total, 1);
+    return false;
+  }
   std::uint64_t largest = largest_block_.load(std::memory_order_relaxed);
   while (largest < span.count() && !largest_block_.compare_exchange_weak(largest, span.count())) {
   }
-  const Bytes total = allocated() + span;
-  if (total <= pool_.limit()) return true;
-  const Bytes exchange = Bytes(std::max(largest, span.count())) * 2;
-  if (total + exchange > pool_.limit() + host_.budget()) return false;
   // Pinning host memory is slow; here is a better place for it than the launch that will need it. If the
   // system refuses, the launch tries again.
-  (void)host_.grow_to(total + exchange - pool_.limit());
+  if (!fits) (void)host_.grow_to(total + exchange - pool_.limit());
   return true;
+}
+
+void Runtime::unreserve(Bytes span) noexcept {
+  block_bytes_.fetch_sub(span.count(), std::memory_order_relaxed);
+  if (span.count() < largest_block_.load(std::memory_order_relaxed)) return;
+  std::uint64_t largest = 0;
+  for (const BlockId id : live_blocks()) {
+    if (!arena_->block(id).is_slab) largest = std::max(largest, arena_->block(id).span.count());
+  }
+  largest_block_.store(largest, std::memory_order_relaxed);
 }
 
 DeviceResult<DevicePtr> Runtime::allocate(Bytes size) noexcept {
   if (size == Bytes()) return Err{kInvalidValue};
-  if (size <= SlabHeap::kLargest && size < min_block_) {
-    DeviceResult<DevicePtr> at = slabs_.allocate(size);
-    account(Bytes(), true);
-    return at;
-  }
-  return allocate_block(size);
+  const bool is_small = size <= SlabHeap::kLargest && size < min_block_;
+  DeviceResult<DevicePtr> at = is_small ? slabs_.allocate(size) : allocate_block(size);
+  if (at.ok()) StatsPage::instance().add(Metric::blocks_managed_total, 1);
+  publish_allocated();
+  return at;
 }
 
 DeviceResult<DevicePtr> Runtime::allocate_block(Bytes size) noexcept {
-  const Bytes span = size.round_up(Arena::kChunk);
-  if (!may_hold(span)) {
-    StatsPage::instance().add(Metric::out_of_memory_total, 1);
-    return Err{kOutOfMemory};
-  }
+  Bytes span = size.round_up(Arena::kChunk);
+  const bool is_kept = size < min_block_ || residency_.freezing();
+  if (!reserve(span)) return Err{kOutOfMemory};
   BlockId id = residency_.take_freed(size, span);
   if (id == kNoBlock) {
     const DeviceResult<BlockId> added = arena_->add(size, span);
-    if (!added.ok()) return Err{added.error()};
+    if (!added.ok()) {
+      unreserve(span);
+      return Err{added.error()};
+    }
     id = *added;
   }
   Block& block = arena_->block(id);
-  account(block.span, true);
-  if (size < min_block_ || frozen()) {
-    if (const Status status = residency_.keep({&id, 1}, "allocation"); !status.ok()) {
-      account(block.span, false);
+  block_bytes_.fetch_add((block.span - span).count(), std::memory_order_relaxed);
+  if (is_kept) {
+    span = block.span;
+    const bool room = residency_.freezing() || residency_.may_keep(span);
+    const Status status = room ? residency_.keep({&id, 1}, "allocation") : kOutOfMemory;
+    if (!status.ok()) {
       (void)residency_.free(id);
+      unreserve(span);
       return Err{status};
     }
   }
@@ -113,15 +134,15 @@ Status Runtime::free(DevicePtr at) noexcept {
   if (id == kNoBlock) return kInvalidValue;
   if (const Status status = device_.synchronize(); !status.ok()) return status;
   Block& block = arena_->block(id);
+  Status status = kInvalidValue;
   if (block.is_slab) {
-    const Status status = slabs_.free(id, at);
-    StatsPage::instance().set(Metric::allocated_bytes, allocated().count());
-    return status;
+    status = slabs_.free(id, at);
+  } else if (block.base == at) {
+    const Bytes span = block.span;
+    status = residency_.free(id);
+    if (status.ok()) unreserve(span);
   }
-  if (block.base != at) return kInvalidValue;
-  const Bytes span = block.span;
-  const Status status = residency_.free(id);
-  if (status.ok()) account(span, false);
+  publish_allocated();
   return status;
 }
 
@@ -146,18 +167,20 @@ bool Runtime::all_usable(std::span<const BlockId> set) const noexcept {
 }
 
 void Runtime::note_uses(std::span<const BlockId> set, Stream* stream) noexcept {
-  if (set.empty()) return;
+  // Nothing is evicted once a capture began, and a capture forbids asking for events.
+  if (set.empty() || frozen()) return;
   const std::uint64_t now = launch_counter_.fetch_add(1, std::memory_order_relaxed) + 1;
   const Use use = stream != nullptr ? stream->draw() : Use();
   Bytes touched;
   for (const BlockId id : set) {
     Block& block = arena_->block(id);
+    if (block.load().state() == BlockState::kFreed)
+      continue;  // a stale word; the free has waited for all work
     block.last_use.store(now, std::memory_order_relaxed);
     note_use(block, use);
     touched += block.span;
   }
-  // Nothing is evicted once a capture began, and an event must not be recorded in a stream that captures.
-  if (stream != nullptr && !frozen()) streams_.mark_sometimes(*stream, touched);
+  if (stream != nullptr) streams_.mark_sometimes(*stream, touched);
 }
 
 // Keeps one ticket per stream, the newest; a stream whose ticket has passed gives up its place.

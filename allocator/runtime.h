@@ -27,7 +27,7 @@ class Runtime {
   static DeviceResult<Runtime*> create(Device& device, const Options& options, Bytes host_total) noexcept;
   /// Gives everything back to the device, which must be idle. A process never does this (hooks can run until
   /// it has ended); tests do.
-  ~Runtime() = default;
+  ~Runtime();
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
@@ -78,6 +78,13 @@ class Runtime {
 
   void stream_destroyed(StreamHandle stream) noexcept { streams_.retire(stream); }
 
+  /// The device's context is gone with everything in it: gives host memory back to the system and must not be
+  /// called again. Driver objects are not touched.
+  void abandon() noexcept {
+    epochs_.on_thread_exit(nullptr, nullptr);
+    residency_.abandon();
+  }
+
   /// Null, or the first invariant that is broken. Waits for its turn in the slow path.
   const char* check() noexcept { return residency_.check(); }
 
@@ -89,8 +96,9 @@ class Runtime {
   void note_uses(std::span<const BlockId> set, Stream* stream) noexcept;
   void note_use(Block& block, Use use) noexcept;
   void note_other_use(Block& block, Use use) noexcept;
-  bool may_hold(Bytes span) noexcept;
-  void account(Bytes span, bool added) noexcept;
+  bool reserve(Bytes span) noexcept;
+  void unreserve(Bytes span) noexcept;
+  void publish_allocated() noexcept;
   DeviceResult<DevicePtr> allocate_block(Bytes size) noexcept;
 
   Device& device_;
@@ -105,7 +113,7 @@ class Runtime {
 
   std::atomic<std::uint64_t> launch_counter_{0};
   std::atomic<std::uint64_t> block_bytes_{0};    // allocated, without slabs
-  std::atomic<std::uint64_t> largest_block_{0};  // of all so far
+  std::atomic<std::uint64_t> largest_block_{0};  // of those allocated now
 };
 
 template <class Enqueue>
@@ -113,7 +121,9 @@ int Runtime::launch(std::span<const BlockId> set, StreamHandle handle, WorkName 
                     Enqueue&& enqueue) noexcept {
   Stream* stream = streams_.find(handle);
   if (EpochRegistry::Slot* slot = epochs_.mine(); slot != nullptr) [[likely]] {
-    EpochGuard epoch(slot);
+    std::uint64_t touching = 0;
+    for (const BlockId id : set) touching |= EpochRegistry::bit_of(id);
+    EpochGuard epoch(slot, touching);
     if (all_usable(set)) [[likely]] {
       const int code = enqueue();
       note_uses(set, stream);

@@ -96,6 +96,7 @@ DeviceResult<DevicePtr> SlabHeap::allocate(Bytes size) noexcept {
 }
 
 Status SlabHeap::add_slab() noexcept {
+  if (!residency_.may_keep(Arena::kChunk)) return kOutOfMemory;
   auto* map = new (std::nothrow) SlabMap;
   if (map == nullptr) return kOutOfMemory;
   const DeviceResult<BlockId> id = arena_.add(Arena::kChunk, Arena::kChunk);

@@ -110,8 +110,11 @@ void StreamTable::retire(StreamHandle handle) noexcept {
   const std::uint64_t key = key_of(handle);
   Stream* stream = find_key(key);
   if (stream == nullptr) return;
-  // Without this mark the tickets would never pass; if it fails the device is lost anyway.
-  (void)mark(*stream);
+  {
+    // Without this mark the tickets would never pass. If even waiting fails the device is lost.
+    const std::lock_guard guard(stream->lock_);
+    if (!mark_locked(*stream).ok() && !mark_locked(*stream).ok()) (void)pass_all_locked(*stream);
+  }
   const std::lock_guard guard(lock_);
   for (std::size_t i = hash(key), n = 0; n < kSlots; ++i, ++n) {
     auto& slot = slots_[i % kSlots];
@@ -144,6 +147,15 @@ void StreamTable::mark_sometimes(Stream& stream, Bytes touched) noexcept {
 Status StreamTable::mark(Stream& stream) noexcept {
   const std::lock_guard guard(stream.lock_);
   return mark_locked(stream);
+}
+
+Status StreamTable::pass_all_locked(Stream& stream) noexcept {
+  const std::uint64_t drawn = stream.enqueued_.load(std::memory_order_acquire);
+  if (const Status status = device_.synchronize(); !status.ok()) return status;
+  std::uint64_t seen = stream.completed_.load(std::memory_order_relaxed);
+  while (seen < drawn && !stream.completed_.compare_exchange_weak(seen, drawn, std::memory_order_acq_rel)) {
+  }
+  return kOk;
 }
 
 Status StreamTable::mark_locked(Stream& stream) noexcept {
@@ -186,7 +198,10 @@ Status StreamTable::poll_locked(Stream& stream) noexcept {
     if (!status.ok() && status != kNotReady) status = device_.query(oldest.event);
     if (status == kNotReady) return kOk;
     if (!status.ok()) return status;
-    stream.completed_.store(oldest.ticket, std::memory_order_release);
+    // Waiting for the whole device may have carried it further already.
+    if (stream.completed_.load(std::memory_order_relaxed) < oldest.ticket) {
+      stream.completed_.store(oldest.ticket, std::memory_order_release);
+    }
     stream.marks_.pop_front();
     const std::lock_guard events(events_lock_);
     spare_events_.push_back(oldest.event);
@@ -225,7 +240,8 @@ Status StreamTable::order(Stream& waiter, Use use) noexcept {
     if (const Status status = mark_locked(stream); !status.ok()) return status;
     if (stream.completed_.load(std::memory_order_acquire) >= use.ticket()) return kOk;
     mark = stream.marks_.covering(use.ticket());
-    if (mark == nullptr) return kUnknownError;
+    // A stream that is gone, or another thread's own: nobody can mark it any more.
+    if (mark == nullptr) return pass_all_locked(stream);
   }
   return device_.wait(waiter.handle_, mark->event);
 }
@@ -252,6 +268,7 @@ Status StreamTable::wait_host(Use use) noexcept {
       if (const Status status = poll_locked(stream); !status.ok()) return status;
       if (stream.completed_.load(std::memory_order_acquire) >= use.ticket()) return kOk;
       if (const Status status = mark_locked(stream); !status.ok()) return status;
+      if (stream.marks_.covering(use.ticket()) == nullptr) return pass_all_locked(stream);
     }
     pause_between_queries(round);
     if (!reported && monotonic_now() - start > kWatchdog) {

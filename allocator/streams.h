@@ -90,10 +90,11 @@ class StreamTable {
   StreamTable(const StreamTable&) = delete;
   StreamTable& operator=(const StreamTable&) = delete;
 
-  /// The entry of a stream; null when kMaxStreams streams are alive (a use of such a stream counts as a use
+  /// The entry of a stream; null when kMaxStreams streams are in use (a use of such a stream counts as a use
   /// by all). Lock-free once the stream is known. The per-thread stream is a different one for each thread.
   Stream* find(StreamHandle handle) noexcept;
-  /// The program is about to destroy the stream: records a last mark, so that its tickets can still pass.
+  /// The program is about to destroy the stream, or the calling thread ends and its per-thread stream with
+  /// it: records a last mark, so that its tickets can still pass. Where that fails it waits for the device.
   void retire(StreamHandle handle) noexcept;
 
   /// After a draw: records a mark if enough happened since the last one. Must be called inside the epoch.
@@ -122,6 +123,9 @@ class StreamTable {
   Stream* add(StreamHandle handle, std::uint64_t key) noexcept;
   Stream* unused_entry() noexcept;  // lock held
   Status mark_locked(Stream& stream) noexcept;
+  /// Waits for the whole device, after which everything that the stream has drawn has passed: for tickets
+  /// that no event will ever cover.
+  Status pass_all_locked(Stream& stream) noexcept;
   Status poll_locked(Stream& stream) noexcept;
   /// False for a stream that is gone and for another thread's per-thread stream.
   static bool can_record(const Stream& stream) noexcept;

@@ -9,10 +9,14 @@ namespace tidepool::runtime {
 
 /// Device over the CUDA driver API, in one device's primary context. Calls make that context current for
 /// their duration where the calling thread has another one or none. Holds a reference to the primary context
-/// for ever, so that private streams and the address arena outlive a cudaDeviceReset by the program's count.
+/// for ever, so that releases by the program do not end it. A cudaDeviceReset does, whatever the count
+/// (cuda.h, cuDevicePrimaryCtxReset): then streams, events and memory are gone, and so must be the use of
+/// this object.
 class DriverDevice final : public Device {
  public:
-  /// kUnknownError codes are the driver's. The granularity must divide 2 MiB, as on all discrete GPUs so far.
+  /// Errors are the driver's, as they are; kOutOfMemory if the host has no memory for the object;
+  /// CUDA_ERROR_NOT_SUPPORTED if the granularity does not divide 2 MiB, as it does on all discrete GPUs so
+  /// far.
   static DeviceResult<DriverDevice*> create(const DriverTable& driver, CUdevice ordinal) noexcept;
 
   [[nodiscard]] CUcontext context() const noexcept { return context_; }

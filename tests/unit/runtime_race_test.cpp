@@ -113,8 +113,10 @@ Bytes run_threads(std::uint64_t seed, int threads, int steps, const char* budget
   std::vector<std::thread> running;
   std::latch start(threads);
   for (int i = 0; i < threads; ++i) {
-    running.emplace_back(
-        [&, i] { Worker(device, *runtime, seed * 100 + static_cast<std::uint64_t>(i), wrong).run(steps); });
+    running.emplace_back([&, i] {
+      start.arrive_and_wait();
+      Worker(device, *runtime, seed * 100 + static_cast<std::uint64_t>(i), wrong).run(steps);
+    });
   }
   for (std::thread& thread : running) thread.join();
   device.run_all();

@@ -1,0 +1,295 @@
+// What goes wrong at the edges: stale words in arguments, streams that end badly, threads that are stuck in
+// the driver, failures that do not pass. None of it may lose memory, hang, or answer something made up.
+
+#include <chrono>
+#include <functional>
+#include <future>
+#include <thread>
+#include <utility>
+
+#include "tests/unit/runtime_fixture.h"
+
+namespace tidepool::runtime {
+namespace {
+
+/// A launch with no effect on contents.
+int launch_on(Program& program, const std::vector<DevicePtr>& blocks, StreamHandle stream) {
+  std::vector<BlockId> set;
+  for (const DevicePtr at : blocks) set.push_back(program.runtime().find(at.address()));
+  return program.runtime().launch(
+      set, stream, "kernel", [&] { return program.device().submit(stream, "kernel", [](auto&) {}).code(); });
+}
+
+/// Far below the patience of the slow path (60 s), far above what any of this takes.
+constexpr std::int64_t kSoon = 5'000'000'000;
+
+class Stopwatch {
+ public:
+  [[nodiscard]] std::int64_t ns() const { return (monotonic_now() - start_).count(); }
+
+ private:
+  Nanos start_ = monotonic_now();
+};
+
+/// A device that lets something happen in the middle of a copy, where another thread could run.
+class Interrupted final : public Device {
+ public:
+  explicit Interrupted(fakes::FakeDevice& device) : device_(device) {}
+  std::function<void()> at_copy_out;
+  std::function<void()> at_copy_in;
+
+  Bytes total_memory() const noexcept override { return device_.total_memory(); }
+  Bytes granularity() const noexcept override { return device_.granularity(); }
+  DeviceResult<DevicePtr> reserve(Bytes size) noexcept override { return device_.reserve(size); }
+  Status release_addresses(DevicePtr base, Bytes size) noexcept override {
+    return device_.release_addresses(base, size);
+  }
+  DeviceResult<PhysicalHandle> create(Bytes size) noexcept override { return device_.create(size); }
+  Status destroy(PhysicalHandle handle) noexcept override { return device_.destroy(handle); }
+  Status map(DevicePtr at, Bytes size, PhysicalHandle handle) noexcept override {
+    return device_.map(at, size, handle);
+  }
+  Status unmap(DevicePtr at, Bytes size) noexcept override { return device_.unmap(at, size); }
+  Status set_access(DevicePtr at, Bytes size) noexcept override { return device_.set_access(at, size); }
+  DeviceResult<StreamHandle> create_stream() noexcept override { return device_.create_stream(); }
+  DeviceResult<EventHandle> create_event() noexcept override { return device_.create_event(); }
+  Status destroy_event(EventHandle event) noexcept override { return device_.destroy_event(event); }
+  Status record(EventHandle event, StreamHandle stream) noexcept override {
+    return device_.record(event, stream);
+  }
+  Status wait(StreamHandle stream, EventHandle event) noexcept override {
+    return device_.wait(stream, event);
+  }
+  Status query(EventHandle event) noexcept override { return device_.query(event); }
+  Status copy_to_host(void* host, DevicePtr at, Bytes size, StreamHandle stream) noexcept override {
+    if (auto happening = std::exchange(at_copy_out, {})) happening();
+    return device_.copy_to_host(host, at, size, stream);
+  }
+  Status copy_to_device(DevicePtr at, const void* host, Bytes size, StreamHandle stream) noexcept override {
+    if (auto happening = std::exchange(at_copy_in, {})) happening();
+    return device_.copy_to_device(at, host, size, stream);
+  }
+  Status register_host(void* base, Bytes size) noexcept override { return device_.register_host(base, size); }
+  Status unregister_host(void* base) noexcept override { return device_.unregister_host(base); }
+  Status synchronize() noexcept override { return device_.synchronize(); }
+
+ private:
+  fakes::FakeDevice& device_;
+};
+
+}  // namespace
+
+TEST_CASE("edges: stale words on many streams do not lose a freed block's memory") {
+  Program program({.streams = 8});
+  const DevicePtr freed = program.allocate(MiB(8));
+  REQUIRE(program.touch({freed}, 0).ok());
+  REQUIRE(program.free(freed).ok());
+  for (std::size_t i = 0; i < 6; ++i) REQUIRE(launch_on(program, {freed}, program.stream(i)) == 0);
+  const DevicePtr next = program.allocate(MiB(12));
+  const Stopwatch watch;
+  CHECK(program.touch({next}, 0).ok());
+  CHECK(watch.ns() < kSoon);
+}
+
+TEST_CASE("edges: a block freed while it comes in, used by many streams, gives its memory back") {
+  Program program({.streams = 8});
+  const DevicePtr a = program.allocate(MiB(8));
+  const DevicePtr b = program.allocate(MiB(12));
+  for (const DevicePtr block : {a, b, a}) {
+    REQUIRE(program.touch({block}, 0).ok());
+    if (block == b) program.synchronize();
+  }
+  for (std::size_t i = 1; i < 7; ++i) REQUIRE(launch_on(program, {a}, program.stream(i)) == 0);
+  REQUIRE(program.free(a).ok());
+  const Stopwatch watch;
+  CHECK(program.touch({b}, 0).ok());
+  CHECK(watch.ns() < kSoon);
+}
+
+TEST_CASE("edges: a stream whose last mark fails keeps nothing on the device for ever") {
+  for (const char* call : {"record", "create_event"}) {
+    for (const std::uint64_t times : {1u, 3u}) {
+      INFO(call << " fails " << times << " times");
+      Program program({});
+      const DevicePtr a = program.allocate(MiB(8));
+      REQUIRE(launch_on(program, {a}, program.stream(2)) == 0);
+      program.device().faults().add({call, program.device().faults().calls(call), times, 2});
+      program.runtime().stream_destroyed(program.stream(2));
+      program.device().faults().clear();
+      const DevicePtr all = program.allocate(MiB(16));
+      CHECK(program.touch({all}, 0).ok());
+      CHECK(program.touch({a}, 1).ok());
+    }
+  }
+}
+
+TEST_CASE("edges: a refused request does not count against later, smaller ones") {
+  Program program({.host = "32MiB"});
+  for (int i = 0; i < 4; ++i) (void)program.allocate(MiB(4));
+  CHECK(program.runtime().allocate(MiB(16)).error() == kOutOfMemory);
+  CHECK(program.runtime().allocate(MiB(4)).ok());
+}
+
+TEST_CASE("edges: after a large block is freed, its size no longer counts") {
+  Program program({.host = "24MiB"});
+  const DevicePtr large = program.allocate(MiB(12));
+  REQUIRE(program.free(large).ok());
+  for (int i = 0; i < 8; ++i) (void)program.allocate(MiB(4));
+}
+
+TEST_CASE("edges: what must stay is refused where it would leave no room for what moves") {
+  Program program({});
+  SECTION("small allocations first") {
+    for (int i = 0; i < 12; ++i) (void)program.allocate(MiB(1));  // six slabs
+    CHECK(program.runtime().allocate(MiB(8)).error() == kOutOfMemory);
+    const auto fits = program.runtime().allocate(MiB(4));
+    REQUIRE(fits.ok());
+    CHECK(launch_on(program, {*fits}, program.stream(0)) == 0);
+  }
+  SECTION("the block first") {
+    const DevicePtr block = program.allocate(MiB(8));
+    std::size_t small = 0;
+    while (program.runtime().allocate(MiB(1)).ok()) ++small;
+    CHECK(small == 8);
+    CHECK(launch_on(program, {block}, program.stream(0)) == 0);
+  }
+}
+
+TEST_CASE("edges: an unmap that never works is out of memory, soon and without a storm of calls") {
+  Program program({});
+  const DevicePtr a = program.allocate(MiB(12));
+  REQUIRE(program.touch({a}, 0).ok());
+  REQUIRE(program.free(a).ok());
+  const DevicePtr b = program.allocate(MiB(8));
+  const std::uint64_t before = program.device().faults().calls("unmap");
+  program.device().faults().add({"unmap", before, fakes::FaultPlan::kAll, 999});
+  const Stopwatch watch;
+  CHECK_FALSE(program.touch({b}, 0).ok());
+  CHECK(watch.ns() < kSoon);
+  CHECK(program.device().faults().calls("unmap") - before < 100);
+  program.device().faults().clear();
+  CHECK(program.touch({b}, 0).ok());
+  program.check();
+}
+
+TEST_CASE("edges: any call failing for a while is a clean error, soon, and over when it is over") {
+  for (const char* call :
+       {"create", "destroy", "map", "unmap", "set_access", "create_event", "record", "wait", "query",
+        "copy_to_host", "copy_to_device", "register_host", "synchronize"}) {
+    INFO(call);
+    Program program({.seed = 5});
+    std::vector<DevicePtr> blocks;
+    for (int i = 0; i < 8; ++i) blocks.push_back(program.allocate(MiB(4)));
+    for (const DevicePtr block : blocks) REQUIRE(program.touch({block}, 0).ok());
+    REQUIRE(program.free(blocks.back()).ok());
+    blocks.pop_back();
+    program.synchronize();
+    program.device().faults().add({call, program.device().faults().calls(call), 40, 999});
+    const Stopwatch watch;
+    for (int round = 0; round < 4; ++round) {
+      for (const DevicePtr block : blocks) (void)program.touch({block}, 0);
+    }
+    CHECK(watch.ns() < kSoon);
+    program.device().faults().clear();
+    program.synchronize();
+    for (int round = 0; round < 2; ++round) {
+      for (const DevicePtr block : blocks) {
+        CHECK(program.touch({block}, 0).ok());
+        program.synchronize();
+      }
+    }
+    program.check();
+  }
+}
+
+TEST_CASE("edges: a thread stuck inside a launch does not keep others from moving what it does not touch") {
+  Program program({});
+  const DevicePtr a = program.allocate(MiB(4));
+  const DevicePtr b = program.allocate(MiB(12));
+  const DevicePtr c = program.allocate(MiB(12));
+  REQUIRE(program.touch({a}, 0).ok());
+  REQUIRE(program.touch({b}, 0).ok());
+  program.synchronize();
+  std::promise<void> inside;
+  std::promise<void> go_on;
+  std::thread stuck([&] {
+    const BlockId set[] = {program.runtime().find(a.address())};
+    (void)program.runtime().launch(set, program.stream(1), "stuck", [&] {
+      inside.set_value();
+      go_on.get_future().wait();
+      return 0;
+    });
+  });
+  inside.get_future().wait();
+  const Stopwatch watch;
+  const Status status = program.touch({c}, 0);  // only b has to go
+  const std::int64_t took = watch.ns();
+  go_on.set_value();
+  stuck.join();
+  CHECK(status.ok());
+  CHECK(took < kSoon);
+}
+
+TEST_CASE("edges: a stale word whose block id is given to a new block during the slow path") {
+  fakes::FakeDevice fake({MiB(256), MiB(2), 1});
+  Interrupted device(fake);
+  Options options = default_options();
+  REQUIRE(set_option(options, *find_option("TIDEPOOL_DEVICE_BUDGET"), "16MiB").ok());
+  const auto created = Runtime::create(device, options, GiB(4));
+  REQUIRE(created.ok());
+  const std::unique_ptr<Runtime> runtime(*created);
+  const StreamHandle stream = fake.create_program_stream(false);
+  const auto launch = [&](const std::vector<BlockId>& set) {
+    return runtime->launch(set, stream, "kernel",
+                           [&] { return fake.submit(stream, "kernel", [](auto&) {}).code(); });
+  };
+  const DevicePtr stale = *runtime->allocate(MiB(4));  // another thread's, never touched
+  const DevicePtr wanted = *runtime->allocate(MiB(12));
+  const DevicePtr other = *runtime->allocate(MiB(12));
+  REQUIRE(launch({runtime->find(wanted.address())}) == 0);
+  REQUIRE(launch({runtime->find(other.address())}) == 0);
+  device.at_copy_out = [&] { REQUIRE(runtime->free(stale).ok()); };
+  device.at_copy_in = [&] { REQUIRE(runtime->allocate(MiB(4)).ok()); };
+  CHECK(launch({runtime->find(stale.address()), runtime->find(wanted.address())}) == 0);
+  fake.run_all();
+}
+
+TEST_CASE("edges: a block freed while its copy in is enqueued stays freed") {
+  fakes::FakeDevice fake({MiB(256), MiB(2), 1});
+  Interrupted device(fake);
+  Options options = default_options();
+  REQUIRE(set_option(options, *find_option("TIDEPOOL_DEVICE_BUDGET"), "16MiB").ok());
+  const auto created = Runtime::create(device, options, GiB(4));
+  REQUIRE(created.ok());
+  const std::unique_ptr<Runtime> runtime(*created);
+  const StreamHandle stream = fake.create_program_stream(false);
+  const auto launch = [&](DevicePtr at) {
+    const BlockId set[] = {runtime->find(at.address())};
+    return runtime->launch(set, stream, "kernel",
+                           [&] { return fake.submit(stream, "kernel", [](auto&) {}).code(); });
+  };
+  const DevicePtr a = *runtime->allocate(MiB(12));
+  const DevicePtr b = *runtime->allocate(MiB(12));
+  REQUIRE(launch(a) == 0);
+  REQUIRE(launch(b) == 0);
+  // The free waits for the transition to end, and happens as soon as it has.
+  std::thread freeing;
+  std::atomic<bool> freed{false};
+  device.at_copy_in = [&] {
+    freeing = std::thread([&] {
+      CHECK(runtime->free(a).ok());
+      freed = true;
+    });
+  };
+  CHECK(launch(a) == 0);
+  freeing.join();
+  CHECK(freed);
+  fake.run_all();
+  CHECK(runtime->free(a) == kInvalidValue);
+  CHECK(runtime->describe(a).size == Bytes());
+  const char* broken = runtime->check();
+  INFO((broken != nullptr ? broken : ""));
+  CHECK(broken == nullptr);
+}
+
+}  // namespace tidepool::runtime
