@@ -46,7 +46,16 @@ class Arena {
   [[nodiscard]] BlockId end_id() const noexcept { return end_id_.load(std::memory_order_acquire); }
 
   /// A block with `span` bytes of addresses (whole chunks), in state kReserved, with nothing behind it.
-  DeviceResult<BlockId> add(Bytes requested, Bytes span) noexcept;
+  DeviceResult<BlockId> add(Bytes requested, Bytes span, bool is_slab = false) noexcept;
+  /// Calls `visit(id, block)` for every block that is allocated, with the arena locked: the only way to look
+  /// at blocks that another thread may free and allocate meanwhile.
+  template <class Visit>
+  void for_each_allocated(Visit&& visit) noexcept {
+    const std::lock_guard guard(lock_);
+    for (BlockId id = 1; id < end_id(); ++id) {
+      if (blocks_[id].load().state() != BlockState::kFreed) visit(id, blocks_[id]);
+    }
+  }
   /// Takes back the id and the addresses of a freed block that has no memory.
   void remove(BlockId id) noexcept;
 

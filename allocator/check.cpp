@@ -58,12 +58,14 @@ const char* Residency::check_locked() noexcept {
   const std::lock_guard guard(freed_lock_);
   Bytes backed;
   Bytes slots;
-  for (BlockId id = 1; id < arena_.end_id(); ++id) {
-    const Block& block = arena_.block(id);
+  const char* broken = nullptr;
+  arena_.for_each_allocated([&](BlockId id, const Block& block) {
     backed += block.backed();
     slots += size_of(block.host);
-    if (const char* broken = check_block(arena_, id)) return broken;
-  }
+    if (broken == nullptr) broken = check_block(arena_, id);
+  });
+  if (broken != nullptr) return broken;
+  for (const BlockId id : freed_) backed += arena_.block(id).backed();
   for (const Incoming& incoming : incoming_) slots += size_of(incoming.slot);
   for (const Eviction& eviction : evictions_) slots += size_of(eviction.slot);
   for (const Lost& lost : lost_) slots += size_of(lost.slot);

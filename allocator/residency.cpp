@@ -355,11 +355,9 @@ void Residency::release_kept(Block& block) noexcept {
 
 bool Residency::may_keep(Bytes span) const noexcept {
   Bytes largest;
-  for (BlockId id = 1; id < arena_.end_id(); ++id) {
-    const Block& block = arena_.block(id);
-    if (block.load().state() == BlockState::kFreed || block.kept.load(std::memory_order_relaxed)) continue;
-    largest = std::max(largest, block.span);
-  }
+  arena_.for_each_allocated([&](BlockId, const Block& block) {
+    if (!block.kept.load(std::memory_order_relaxed)) largest = std::max(largest, block.span);
+  });
   return kept() + span + largest <= pool_.limit();
 }
 

@@ -86,9 +86,9 @@ void Runtime::unreserve(Bytes span) noexcept {
   block_bytes_.fetch_sub(span.count(), std::memory_order_relaxed);
   if (span.count() < largest_block_.load(std::memory_order_relaxed)) return;
   std::uint64_t largest = 0;
-  for (const BlockId id : live_blocks()) {
-    if (!arena_->block(id).is_slab) largest = std::max(largest, arena_->block(id).span.count());
-  }
+  arena_->for_each_allocated([&](BlockId, const Block& block) {
+    if (!block.is_slab) largest = std::max(largest, block.span.count());
+  });
   largest_block_.store(largest, std::memory_order_relaxed);
 }
 
@@ -225,17 +225,18 @@ Status Runtime::keep(DevicePtr at, WorkName what) noexcept {
 
 std::vector<BlockId> Runtime::live_blocks() const {
   std::vector<BlockId> live;
-  for (BlockId id = 1; id < arena_->end_id(); ++id) {
-    if (arena_->block(id).load().state() != BlockState::kFreed) live.push_back(id);
-  }
+  arena_->for_each_allocated([&](BlockId id, const Block&) { live.push_back(id); });
   return live;
 }
 
 Status Runtime::freeze(WorkName what) noexcept {
   if (frozen()) return kOk;
-  const std::vector<BlockId> live = live_blocks();
+  std::vector<BlockId> live;
   Bytes total;
-  for (const BlockId id : live) total += arena_->block(id).span;
+  arena_->for_each_allocated([&](BlockId id, const Block& block) {
+    live.push_back(id);
+    total += block.span;
+  });
   if (total > pool_.limit()) {
     char need[32];
     char may[32];

@@ -99,12 +99,11 @@ Status SlabHeap::add_slab() noexcept {
   if (!residency_.may_keep(Arena::kChunk)) return kOutOfMemory;
   auto* map = new (std::nothrow) SlabMap;
   if (map == nullptr) return kOutOfMemory;
-  const DeviceResult<BlockId> id = arena_.add(Arena::kChunk, Arena::kChunk);
+  const DeviceResult<BlockId> id = arena_.add(Arena::kChunk, Arena::kChunk, true);
   if (!id.ok()) {
     delete map;
     return id.error();
   }
-  arena_.block(*id).is_slab = true;
   if (const Status status = residency_.keep({&*id, 1}, "small allocations"); !status.ok()) {
     (void)residency_.free(*id);
     delete map;
