@@ -17,7 +17,6 @@ constexpr std::size_t kWord = 8;
 struct Layout {
   const void* function;
   std::uint64_t generation;
-  bool known;
   struct Word {
     std::uint32_t param;
     std::uint32_t offset;  // within the parameter
@@ -42,25 +41,35 @@ std::size_t slot_of(const void* function) noexcept {
   return static_cast<std::size_t>((reinterpret_cast<std::uintptr_t>(function) * 0x9E3779B97F4A7C15u) >> 48);
 }
 
-// The handle may be a CUfunction or a CUkernel cast to one (cuda.h, cuLaunchKernel).
+// The handle may be a CUfunction or a CUkernel cast to one (cuda.h, cuLaunchKernel). CUDA_ERROR_INVALID_VALUE
+// means "past the last parameter", and for the first one also "no such handle".
+//
+// Null: it cannot be had now. That is not remembered, the next launch asks again.
 Layout* read_layout(const RealDriver& driver, CUfunction function, std::uint64_t generation) noexcept {
-  auto* layout = new (std::nothrow) Layout{function, generation, true, {}};
+  auto* layout = new (std::nothrow) Layout{function, generation, {}};
   if (layout == nullptr) return nullptr;
+  enum class Answer { kSome, kNone, kFailed };
   const auto read = [&](auto* get, auto handle) {
     for (std::uint32_t i = 0;; ++i) {
       std::size_t offset = 0;
       std::size_t size = 0;
       const CUresult result = get(handle, i, &offset, &size);
-      if (result == CUDA_ERROR_INVALID_VALUE) return true;  // past the last one
-      if (result != CUDA_SUCCESS) return false;
+      if (result == CUDA_ERROR_INVALID_VALUE) return i == 0 ? Answer::kNone : Answer::kSome;
+      if (result != CUDA_SUCCESS) return Answer::kFailed;
       layout->add_param(i, offset, size);
     }
   };
-  if (read(driver.cuFuncGetParamInfo, function)) return layout;
+  const Answer as_function = read(driver.cuFuncGetParamInfo, function);
+  if (as_function == Answer::kSome) return layout;
   layout->words.clear();
-  layout->known = driver.cuKernelGetParamInfo != nullptr &&
-                  read(driver.cuKernelGetParamInfo, reinterpret_cast<CUkernel>(function));
-  return layout;
+  const Answer as_kernel = driver.cuKernelGetParamInfo != nullptr
+                               ? read(driver.cuKernelGetParamInfo, reinterpret_cast<CUkernel>(function))
+                               : Answer::kFailed;
+  if (as_kernel == Answer::kSome) return layout;
+  layout->words.clear();
+  if (as_function == Answer::kNone || as_kernel == Answer::kNone) return layout;
+  delete layout;
+  return nullptr;
 }
 
 const Layout* layout_of(const RealDriver& driver, CUfunction function) noexcept {
@@ -111,7 +120,7 @@ bool scan_arguments(const RealDriver& driver, CUfunction function, void** params
     return true;
   }
   const Layout* layout = layout_of(driver, function);
-  if (layout == nullptr || !layout->known) return false;
+  if (layout == nullptr) return false;
   for (const Layout::Word& word : layout->words) {
     const auto* param = static_cast<const std::byte*>(params[word.param]);
     if (param != nullptr) add_word(param + word.offset, set);  // null: the driver refuses it

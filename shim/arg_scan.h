@@ -16,7 +16,8 @@ namespace tidepool::shim {
 bool scan_arguments(const RealDriver& driver, CUfunction function, void** params, void** extra,
                     TouchSet& set) noexcept;
 
-/// A module or library was unloaded: a function handle may come back for another function.
+/// Before functions go (unload of a module or library, end of a context): a handle may come back for another
+/// function.
 void forget_layouts() noexcept;
 
 }  // namespace tidepool::shim

@@ -7,6 +7,7 @@
 
 #include "shim/process.h"
 #include "shim/real_driver.h"
+#include "shim/unknown_entry.h"
 
 // A jump, not a call, for everything that is not ours: dlsym finds out who called it from the return address,
 // and RTLD_NEXT means "after that object". Two versions, since both kinds of program are about: the symbol
@@ -65,8 +66,15 @@ extern "C" __attribute__((visibility("hidden"), used)) void* tp_route_dlsym(void
   if (name == nullptr || name[0] != 'c' || name[1] != 'u' || name[2] < 'A' || name[2] > 'Z') return nullptr;
   // Searches of the global scope find our exported symbol by themselves.
   if (handle == RTLD_NEXT || handle == RTLD_DEFAULT) return nullptr;
-  if (t_depth != 0 || g_mode.load(std::memory_order_acquire) == Mode::kDisabled) return nullptr;
-  if (find_hook(name) == Hook::kCount) return nullptr;
+  if (t_depth != 0) return nullptr;
+  start_process();
+  if (g_mode.load(std::memory_order_acquire) == Mode::kDisabled) return nullptr;
   const std::string_view symbol(name);
-  return route(real_dlsym(handle, name), symbol, symbol.ends_with("_ptsz") || symbol.ends_with("_ptds"));
+  if (find_hook(symbol) != Hook::kCount) {
+    return route(real_dlsym(handle, name), symbol, symbol.ends_with("_ptsz") || symbol.ends_with("_ptds"));
+  }
+  // One of our names in a version that the table does not have, as in hooks_lookup.cpp.
+  if (!is_hooked_base(symbol)) return nullptr;
+  void* function = real_dlsym(handle, name);
+  return is_drivers(function, name) ? guard_unknown(name, function) : nullptr;
 }

@@ -5,11 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-// cuda.h renames this to its second version; the first one is an entry of its own that older programs ask
-// for.
-#undef cuGetProcAddress
-extern "C" CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** pfn, int cuda_version,
-                                             cuuint64_t flags);
+#include "shim/old_abi.h"
 
 namespace tidepool::shim {
 
@@ -32,6 +28,8 @@ inline constexpr std::size_t kHookCount = static_cast<std::size_t>(Hook::kCount)
 /// The C type of a hook's function; twins share it.
 template <Hook H>
 struct HookType;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // intercepted all the same
 #define TP_HOOK(name, policy)                   \
   template <>                                   \
   struct HookType<Hook::name> {                 \
@@ -53,6 +51,7 @@ struct HookType;
 #undef TP_TWIN
 #undef TP_HOOK_PTSZ
 #undef TP_HOOK_PTDS
+#pragma GCC diagnostic pop
 
 struct HookRow {
   const char* name;  ///< the ELF symbol

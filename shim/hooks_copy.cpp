@@ -4,8 +4,7 @@
 #include <type_traits>
 
 #include "shim/entry.h"
-#include "shim/managed.h"
-#include "shim/touch_set.h"
+#include "shim/gate.h"
 
 namespace tidepool::shim {
 namespace {
@@ -51,60 +50,56 @@ CUstream last_stream(A... args) noexcept {
 template <class... A>
 constexpr bool kHasStream = (std::is_same_v<A, CUstream> || ...);
 
-template <class C, class... A>
-CUresult gate(const C& call, runtime::Runtime& runtime, const TouchSet& set, A... args) noexcept {
-  const auto run = [&] { return static_cast<int>(call(args...)); };
-  const runtime::StreamHandle stream = stream_of(last_stream(args...), call.kPerThread);
-  // Calls without a stream may wait for the device: they hold pins meanwhile, not an epoch that evictors of
-  // other blocks wait for.
-  if constexpr (kHasStream<A...>) {
-    return static_cast<CUresult>(runtime.launch(set.ids(), stream, C::kName, run));
-  } else {
-    return static_cast<CUresult>(runtime.call_blocking(set.ids(), stream, C::kName, run));
-  }
-}
-
 constexpr auto kGated = [](const auto& call, auto... args) noexcept {
   runtime::Runtime* runtime = managed();
   if (runtime == nullptr) return call(args...);
-  TouchSet set(*runtime);
+  TouchSet set(runtime->arena());
   (collect(set, args), ...);
-  if (set.empty()) return call(args...);
-  return gate(call, *runtime, set, args...);
+  constexpr Waits kWaits = kHasStream<decltype(args)...> ? Waits::kNo : Waits::kYes;
+  return pass(*runtime, set, last_stream(args...), call.kPerThread, kWaits, call.kName,
+              [&] { return call(args...); });
 };
 
+// `rest`: attributes, where the version has it an index of what failed, and the stream.
 constexpr auto kBatch = [](const auto& call, CUdeviceptr* to, CUdeviceptr* from, std::size_t* sizes,
-                           std::size_t count, CUmemcpyAttributes* attributes, std::size_t* indices,
-                           std::size_t attribute_count, CUstream stream) noexcept {
+                           std::size_t count, auto... rest) noexcept {
   runtime::Runtime* runtime = managed();
-  const auto forward = [&] {
-    return call(to, from, sizes, count, attributes, indices, attribute_count, stream);
-  };
+  const auto forward = [&] { return call(to, from, sizes, count, rest...); };
   if (runtime == nullptr || to == nullptr || from == nullptr) return forward();
-  TouchSet set(*runtime);
+  TouchSet set(runtime->arena());
   for (std::size_t i = 0; i < count; ++i) {
     set.add(to[i]);
     set.add(from[i]);
   }
-  if (set.empty()) return forward();
-  return static_cast<CUresult>(runtime->launch(set.ids(), stream_of(stream, call.kPerThread), call.kName,
-                                               [&] { return static_cast<int>(forward()); }));
+  return pass(*runtime, set, last_stream(rest...), call.kPerThread, Waits::kNo, call.kName, forward);
 };
 
 constexpr auto kBatch3D = [](const auto& call, std::size_t count, CUDA_MEMCPY3D_BATCH_OP* operations,
-                             unsigned long long flags, CUstream stream) noexcept {
+                             auto... rest) noexcept {
   runtime::Runtime* runtime = managed();
-  const auto forward = [&] { return call(count, operations, flags, stream); };
+  const auto forward = [&] { return call(count, operations, rest...); };
   if (runtime == nullptr || operations == nullptr) return forward();
-  TouchSet set(*runtime);
+  TouchSet set(runtime->arena());
   for (std::size_t i = 0; i < count; ++i) {
     for (const CUmemcpy3DOperand* operand : {&operations[i].src, &operations[i].dst}) {
       if (operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER) set.add(operand->op.ptr.ptr);
     }
   }
-  if (set.empty()) return forward();
-  return static_cast<CUresult>(runtime->launch(set.ids(), stream_of(stream, call.kPerThread), call.kName,
-                                               [&] { return static_cast<int>(forward()); }));
+  return pass(*runtime, set, last_stream(rest...), call.kPerThread, Waits::kNo, call.kName, forward);
+};
+
+constexpr auto kDecompress = [](const auto& call, CUmemDecompressParams* operations, std::size_t count,
+                                unsigned flags, std::size_t* failed, CUstream stream) noexcept {
+  runtime::Runtime* runtime = managed();
+  const auto forward = [&] { return call(operations, count, flags, failed, stream); };
+  if (runtime == nullptr || operations == nullptr) return forward();
+  TouchSet set(runtime->arena());
+  for (std::size_t i = 0; i < count; ++i) {
+    collect(set, operations[i].src);
+    collect(set, operations[i].dst);
+    collect(set, operations[i].dstActBytes);
+  }
+  return pass(*runtime, set, stream, call.kPerThread, Waits::kNo, call.kName, forward);
 };
 
 }  // namespace
@@ -128,8 +123,11 @@ TP_HANDLE_PTSZ(cuMemcpyDtoDAsync_v2, kGated)
 TP_HANDLE_PTSZ(cuMemcpy2DAsync_v2, kGated)
 TP_HANDLE_PTSZ(cuMemcpy3DAsync_v2, kGated)
 TP_HANDLE_PTSZ(cuMemcpy3DPeerAsync, kGated)
+TP_HANDLE_PTSZ(cuMemcpyBatchAsync, kBatch)
 TP_HANDLE_PTSZ(cuMemcpyBatchAsync_v2, kBatch)
+TP_HANDLE_PTSZ(cuMemcpy3DBatchAsync, kBatch3D)
 TP_HANDLE_PTSZ(cuMemcpy3DBatchAsync_v2, kBatch3D)
+TP_HANDLE_PTSZ(cuMemBatchDecompressAsync, kDecompress)
 
 TP_HANDLE_PTDS(cuMemsetD8_v2, kGated)
 TP_HANDLE_PTDS(cuMemsetD16_v2, kGated)

@@ -1,12 +1,14 @@
 // Calls after which something refers to memory that we cannot follow: what they name stays on the device, or,
-// where a graph begins, everything does. And the end of a stream.
+// where a graph begins, everything does. And the end of streams and contexts.
 
 #include <tuple>
 #include <type_traits>
 
 #include "allocator/support/message.h"
+#include "shim/arg_scan.h"
 #include "shim/entry.h"
 #include "shim/managed.h"
+#include "shim/stream_context.h"
 
 namespace tidepool::shim {
 namespace {
@@ -74,10 +76,18 @@ constexpr auto kFreeze = [](const auto& call, auto... args) noexcept {
 };
 
 constexpr auto kStreamDestroy = [](const auto& call, CUstream stream) noexcept {
+  forget_streams();
   if (runtime::Runtime* runtime = stream != nullptr ? managed() : nullptr) {
     runtime->stream_destroyed(stream_of(stream, false));
   }
   return call(stream);
+};
+
+// Takes the context's streams and functions with it. Nothing was recorded in those streams (shim/gate.h).
+constexpr auto kContextDestroy = [](const auto& call, CUcontext context) noexcept {
+  forget_streams();
+  forget_layouts();
+  return call(context);
 };
 
 }  // namespace
@@ -87,20 +97,34 @@ TP_HANDLE_PTSZ(cuStreamWaitValue64_v2, kKeepArgument<1>)
 TP_HANDLE_PTSZ(cuStreamWriteValue32_v2, kKeepArgument<1>)
 TP_HANDLE_PTSZ(cuStreamWriteValue64_v2, kKeepArgument<1>)
 TP_HANDLE_PTSZ(cuStreamBatchMemOp_v2, kBatchMemOp)
+TP_HANDLE_PTSZ(cuStreamWaitValue32, kKeepArgument<1>)
+TP_HANDLE_PTSZ(cuStreamWaitValue64, kKeepArgument<1>)
+TP_HANDLE_PTSZ(cuStreamWriteValue32, kKeepArgument<1>)
+TP_HANDLE_PTSZ(cuStreamWriteValue64, kKeepArgument<1>)
+TP_HANDLE_PTSZ(cuStreamBatchMemOp, kBatchMemOp)
 TP_HANDLE(cuPointerSetAttribute, kKeepArgument<2>)
 TP_HANDLE(cuIpcGetMemHandle, kKeepArgument<1>)
 TP_HANDLE(cuMemRetainAllocationHandle, kKeepArgument<1>)
 TP_HANDLE(cuMemGetHandleForAddressRange, kKeepArgument<1>)
 TP_HANDLE(cuTensorMapEncodeTiled, kKeepArgument<3>)
 TP_HANDLE(cuTensorMapEncodeIm2col, kKeepArgument<3>)
+TP_HANDLE(cuTensorMapEncodeIm2colWide, kKeepArgument<3>)
 TP_HANDLE(cuTensorMapReplaceAddress, kKeepArgument<1>)
 TP_HANDLE(cuTexObjectCreate, kTexture)
+TP_HANDLE(cuTexRefSetAddress_v2, kKeepArgument<2>)
+TP_HANDLE(cuTexRefSetAddress2D_v2, kKeepArgument<2>)
+TP_HANDLE(cuTexRefSetAddress2D_v3, kKeepArgument<2>)
 TP_HANDLE(cuMulticastBindAddr, kKeepArgument<2>)
 
 TP_HANDLE(cuGraphCreate, kFreeze)
+TP_HANDLE_PTSZ(cuStreamBeginCapture, kFreeze)
 TP_HANDLE_PTSZ(cuStreamBeginCapture_v2, kFreeze)
 TP_HANDLE_PTSZ(cuStreamBeginCaptureToGraph, kFreeze)
 
+TP_HANDLE(cuStreamDestroy, kStreamDestroy)
 TP_HANDLE(cuStreamDestroy_v2, kStreamDestroy)
+TP_HANDLE(cuCtxDestroy, kContextDestroy)
+TP_HANDLE(cuCtxDestroy_v2, kContextDestroy)
+TP_HANDLE(cuCtxDetach, kContextDestroy)
 
 }  // namespace tidepool::shim

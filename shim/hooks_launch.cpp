@@ -2,8 +2,7 @@
 
 #include "shim/arg_scan.h"
 #include "shim/entry.h"
-#include "shim/managed.h"
-#include "shim/touch_set.h"
+#include "shim/gate.h"
 
 namespace tidepool::shim {
 namespace {
@@ -22,14 +21,11 @@ CUresult launch(CUfunction function, CUstream stream, bool per_thread, void** pa
                 Enqueue&& enqueue) noexcept {
   runtime::Runtime* runtime = managed();
   if (runtime == nullptr || function == nullptr) return enqueue();
-  TouchSet set(*runtime);
-  const auto run = [&](std::span<const runtime::BlockId> ids) {
-    return static_cast<CUresult>(runtime->launch(ids, stream_of(stream, per_thread), {&kernel_name, function},
-                                                 [&] { return static_cast<int>(enqueue()); }));
-  };
-  if (!scan_arguments(active_driver(), function, params, extra, set)) return run(runtime->live_blocks());
-  if (set.empty()) return enqueue();
-  return run(set.ids());
+  TouchSet set(runtime->arena());
+  const runtime::WorkName what(&kernel_name, function);
+  if (!scan_arguments(active_driver(), function, params, extra, set)) [[unlikely]]
+    return pass(*runtime, runtime->live_blocks(), stream, per_thread, Waits::kNo, what, enqueue);
+  return pass(*runtime, set, stream, per_thread, Waits::kNo, what, enqueue);
 }
 
 constexpr auto kLaunchKernel = [](const auto& call, CUfunction f, unsigned gx, unsigned gy, unsigned gz,
@@ -53,11 +49,43 @@ constexpr auto kLaunchCooperative = [](const auto& call, CUfunction f, unsigned 
                 [&] { return call(f, gx, gy, gz, bx, by, bz, shared, stream, params); });
 };
 
-// A handle of a function can come back for another function.
+// One launch on several devices at once: their streams are of several contexts.
+constexpr auto kLaunchMultiDevice = [](const auto& call, CUDA_LAUNCH_PARAMS* launches, unsigned count,
+                                       unsigned flags) noexcept {
+  runtime::Runtime* runtime = managed();
+  if (runtime == nullptr || launches == nullptr) return call(launches, count, flags);
+  TouchSet set(runtime->arena());
+  bool known = true;
+  for (unsigned i = 0; i < count; ++i) {
+    CUfunction function = launches[i].function;
+    known = known && function != nullptr &&
+            scan_arguments(active_driver(), function, launches[i].kernelParams, nullptr, set);
+  }
+  const CUresult kept = known && set.complete() ? keep_blocks(*runtime, set.ids(), call.kName)
+                                                : keep_blocks(*runtime, runtime->live_blocks(), call.kName);
+  return kept == CUDA_SUCCESS ? call(launches, count, flags) : kept;
+};
+
+// Launches whose parameters were set one by one before (cuParamSetv): they may name anything.
+template <class C, class... A>
+CUresult launch_any(const C& call, CUfunction function, CUstream stream, A... rest) noexcept {
+  runtime::Runtime* runtime = managed();
+  if (runtime == nullptr || function == nullptr) return call(function, rest...);
+  return pass(*runtime, runtime->live_blocks(), stream, call.kPerThread, Waits::kNo, {&kernel_name, function},
+              [&] { return call(function, rest...); });
+}
+constexpr auto kLaunchOld = [](const auto& call, CUfunction f, auto... grid) noexcept {
+  return launch_any(call, f, nullptr, grid...);
+};
+constexpr auto kLaunchOldAsync = [](const auto& call, CUfunction f, int width, int height,
+                                    CUstream stream) noexcept {
+  return launch_any(call, f, stream, width, height, stream);
+};
+
+// Before the call: once it has begun, another thread may be given a handle of the old functions.
 constexpr auto kUnload = [](const auto& call, auto handle) noexcept {
-  const CUresult result = call(handle);
   forget_layouts();
-  return result;
+  return call(handle);
 };
 
 }  // namespace
@@ -65,6 +93,10 @@ constexpr auto kUnload = [](const auto& call, auto handle) noexcept {
 TP_HANDLE_PTSZ(cuLaunchKernel, kLaunchKernel)
 TP_HANDLE_PTSZ(cuLaunchKernelEx, kLaunchKernelEx)
 TP_HANDLE_PTSZ(cuLaunchCooperativeKernel, kLaunchCooperative)
+TP_HANDLE(cuLaunchCooperativeKernelMultiDevice, kLaunchMultiDevice)
+TP_HANDLE(cuLaunch, kLaunchOld)
+TP_HANDLE(cuLaunchGrid, kLaunchOld)
+TP_HANDLE(cuLaunchGridAsync, kLaunchOldAsync)
 TP_HANDLE(cuModuleUnload, kUnload)
 TP_HANDLE(cuLibraryUnload, kUnload)
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "shim/arg_scan.h"
 #include "shim/entry.h"
 #include "shim/managed.h"
+#include "shim/stream_context.h"
 
 namespace tidepool::shim {
 namespace {
@@ -65,15 +67,18 @@ constexpr auto kGetInfo = [](const auto& call, std::size_t* free, std::size_t* t
 
 constexpr auto kTotalMem = [](const auto& call, std::size_t* total, CUdevice device) noexcept {
   const CUresult result = call(total, device);
-  if (result == CUDA_SUCCESS && total != nullptr) {
+  if (result == CUDA_SUCCESS && total != nullptr && is_limited(device)) {
     *total = device_capacity_of(options(), Bytes(*total)).round_down(MiB(2)).count();
   }
   return result;
 };
 
 constexpr auto kReset = [](const auto& call, CUdevice device) noexcept {
+  forget_streams();
+  forget_layouts();
+  runtime::Runtime* in_error = forget_managed(device);
   const CUresult result = call(device);
-  if (result == CUDA_SUCCESS) forget_managed(device);
+  if (result == CUDA_SUCCESS && in_error != nullptr) in_error->abandon();
   return result;
 };
 
@@ -85,6 +90,7 @@ TP_HANDLE(cuMemFree_v2, kFree)
 TP_HANDLE_PTSZ(cuMemFreeAsync, kFreeAsync)
 TP_HANDLE(cuMemGetInfo_v2, kGetInfo)
 TP_HANDLE(cuDeviceTotalMem_v2, kTotalMem)
+TP_HANDLE(cuDevicePrimaryCtxReset, kReset)
 TP_HANDLE(cuDevicePrimaryCtxReset_v2, kReset)
 
 }  // namespace tidepool::shim

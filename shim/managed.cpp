@@ -3,6 +3,7 @@
 #include <atomic>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "allocator/cuda/driver_device.h"
 #include "allocator/support/host_memory.h"
@@ -20,7 +21,8 @@ struct Managed {
 
 constinit std::atomic<Managed*> g_managed{nullptr};
 constinit std::mutex g_lock;
-bool g_gave_up = false;  // g_lock
+bool g_gave_up = false;       // g_lock
+bool g_said_foreign = false;  // g_lock
 
 // The primary context is what the CUDA runtime uses. Asking must not create one.
 bool is_primary(const runtime::DriverTable& driver, CUcontext context, CUdevice device) noexcept {
@@ -55,10 +57,12 @@ runtime::Runtime* managed() noexcept {
 }
 
 CUcontext managed_context() noexcept {
-  return g_managed.load(std::memory_order_acquire)->device->context();
+  const Managed* managed = g_managed.load(std::memory_order_acquire);
+  return managed != nullptr ? managed->device->context() : nullptr;
 }
 CUdevice managed_device() noexcept {
-  return g_managed.load(std::memory_order_acquire)->device->ordinal();
+  const Managed* managed = g_managed.load(std::memory_order_acquire);
+  return managed != nullptr ? managed->device->ordinal() : -1;
 }
 
 runtime::Runtime* managed_here() noexcept {
@@ -76,7 +80,7 @@ runtime::Runtime* managed_here() noexcept {
   CUdevice device = 0;
   if (driver.cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
   if (!is_primary(driver, context, device)) {
-    report<Msg::TP1010>();
+    if (!std::exchange(g_said_foreign, true)) report<Msg::TP1010>();
     return nullptr;
   }
   Managed* managed = start(driver, device);
@@ -85,12 +89,30 @@ runtime::Runtime* managed_here() noexcept {
   return managed != nullptr ? managed->runtime : nullptr;
 }
 
-void forget_managed(CUdevice device) noexcept {
+bool is_limited(CUdevice device) noexcept {
+  const runtime::DriverTable& driver = active_driver().runtime;
+  CUcontext context = nullptr;
+  CUdevice current = 0;
+  if (driver.cuCtxGetCurrent(&context) == CUDA_SUCCESS && context != nullptr &&
+      driver.cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device) {
+    return managed_here() != nullptr;
+  }
+  if (const Managed* managed = g_managed.load(std::memory_order_acquire)) {
+    return managed->device->ordinal() == device;
+  }
+  const std::lock_guard guard(g_lock);
+  return !g_gave_up;
+}
+
+runtime::Runtime* forget_managed(CUdevice device) noexcept {
   const std::lock_guard guard(g_lock);
   Managed* managed = g_managed.load(std::memory_order_acquire);
-  if (managed == nullptr || managed->device->ordinal() != device) return;
-  // Leaked, not destroyed: another thread may be inside, and its driver objects are gone with the context.
+  if (managed == nullptr || managed->device->ordinal() != device) return nullptr;
   g_managed.store(nullptr, std::memory_order_release);
+  if (!managed->device->synchronize().ok()) return managed->runtime;
+  // Handles of physical memory and reservations belong to no context: a reset would leave them behind.
+  delete managed->runtime;
+  return nullptr;
 }
 
 }  // namespace tidepool::shim

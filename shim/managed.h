@@ -16,12 +16,18 @@ runtime::Runtime* managed() noexcept;
 /// contexts is passed through (one message).
 runtime::Runtime* managed_here() noexcept;
 
-/// The managed device's primary context, for pointer queries.
+/// True if the program is to see a device as large as the budget: the answer that cuMemGetInfo has, where it
+/// has one; else for the managed device, or for any while none is managed yet.
+bool is_limited(CUdevice device) noexcept;
+
+/// The managed device's primary context; null if nothing is managed (a reset on another thread).
 CUcontext managed_context() noexcept;
+/// The managed device; -1 if nothing is managed.
 CUdevice managed_device() noexcept;
 
-/// After the program has reset the managed device: its memory is gone.
-void forget_managed(CUdevice device) noexcept;
+/// Before the program resets the managed device: its memory goes, and everything that was taken for it. Null,
+/// or, where the device is in an error and gives nothing back, the runtime to abandon() after the reset.
+runtime::Runtime* forget_managed(CUdevice device) noexcept;
 
 /// The runtime that owns the address, or null.
 inline runtime::Runtime* owner(std::uint64_t address) noexcept {

@@ -18,6 +18,7 @@ thread_local int t_depth __attribute__((tls_model("initial-exec"))) = 0;
 namespace {
 
 constinit Options g_options{};
+pthread_once_t g_start = PTHREAD_ONCE_INIT;
 
 // Everything that was managed belongs to the parent, and CUDA is not usable in a child of a process that has
 // initialised it: the child forwards. A child of a process that never called CUDA starts afresh.
@@ -31,9 +32,9 @@ void* next_definition(const HookRow& row) noexcept {
   return real_dlsym(RTLD_NEXT, row.name);
 }
 
-// Runs in every process that is started with the library, most of which never use CUDA: it reads options and
-// keeps a way to stderr, starts no thread and calls no driver.
-__attribute__((constructor)) void on_load() noexcept {
+// Reads options and keeps a way to stderr; starts no thread and calls no driver, since most processes that
+// are started with the library never use CUDA.
+void start() noexcept {
   OptionIssues issues;
   g_options = load_options(environ, &issues);
   if (g_options.disable) {
@@ -57,15 +58,24 @@ __attribute__((constructor)) void on_load() noexcept {
   ::pthread_atfork(nullptr, nullptr, &after_fork_in_child);
 }
 
+__attribute__((constructor)) void on_load() noexcept {
+  start_process();
+}
+
 }  // namespace
 
 const Options& options() noexcept {
   return g_options;
 }
 
+void start_process() noexcept {
+  ::pthread_once(&g_start, &start);
+}
+
 Mode enter_process() noexcept {
-  const Mode mode = g_mode.load(std::memory_order_acquire);
-  if (mode != Mode::kCold) return mode;
+  if (const Mode mode = g_mode.load(std::memory_order_acquire); mode != Mode::kCold) return mode;
+  start_process();
+  if (const Mode mode = g_mode.load(std::memory_order_acquire); mode != Mode::kCold) return mode;
   const RealDriver* driver = real_driver();
   Mode decided = Mode::kActive;
   if (driver == nullptr) {

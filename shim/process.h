@@ -16,7 +16,12 @@ enum class Mode : int {
 
 extern std::atomic<Mode> g_mode;
 
-/// Options of this process, read once when the library was loaded.
+/// Reads the options and obeys TIDEPOOL_DISABLE, once. The library's constructor calls it, and so does every
+/// way in that can be taken earlier: constructors of the program's libraries run before those of a preloaded
+/// one.
+void start_process() noexcept;
+
+/// Options of this process; once start_process() has returned.
 const Options& options() noexcept;
 
 /// The first hook of the process calls this: finds the driver, decides the mode. Cheap afterwards.

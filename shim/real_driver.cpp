@@ -7,6 +7,7 @@
 #include <array>
 
 #include "allocator/support/message.h"
+#include "shim/process.h"
 
 void* tp_real_dlsym = nullptr;
 
@@ -23,6 +24,7 @@ struct Route {
 
 std::array<Route, kHookCount> g_routes;
 std::size_t g_route_count = 0;
+void* g_handle = nullptr;
 bool g_found = false;
 pthread_once_t g_once = PTHREAD_ONCE_INIT;
 
@@ -33,12 +35,15 @@ void* open_driver() noexcept {
 }
 
 void find_all() noexcept {
+  const DepthGuard guard;  // the driver's constructors may look up their own functions
+  g_route_count = 0;       // a child that was forked in the middle of this starts again
   void* handle = open_driver();
   if (handle == nullptr) {
     const char* why = ::dlerror();
     report<Msg::TP1001>(why != nullptr ? why : "not found");
     return;
   }
+  g_handle = handle;
   const auto find = [handle](const char* name) { return real_dlsym(handle, name); };
   for (std::size_t i = 0; i < kHookCount; ++i) {
     g_driver.hooks[i] = find(hook_row(static_cast<Hook>(i)).name);
@@ -69,6 +74,10 @@ const RealDriver* real_driver() noexcept {
 void* real_dlsym(void* handle, const char* name) noexcept {
   find_real_dlsym();
   return reinterpret_cast<void* (*)(void*, const char*)>(tp_real_dlsym)(handle, name);
+}
+
+bool is_drivers(const void* function, const char* symbol) noexcept {
+  return function != nullptr && real_driver() != nullptr && real_dlsym(g_handle, symbol) == function;
 }
 
 void* route(const void* function, std::string_view symbol, bool per_thread) noexcept {

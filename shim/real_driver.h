@@ -40,6 +40,9 @@ void find_real_dlsym() noexcept;
 /// The C library's dlsym.
 void* real_dlsym(void* handle, const char* name) noexcept;
 
+/// True if the function is what the driver itself has under that name.
+bool is_drivers(const void* function, const char* symbol) noexcept;
+
 /// The hook to hand out instead of a function of the driver, or null: the function is not one of ours.
 /// Several names can share one address (a twin of a function without a stream): `symbol` and `per_thread`
 /// choose among them.

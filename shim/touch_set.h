@@ -3,18 +3,19 @@
 #include <algorithm>
 #include <span>
 
-#include "allocator/runtime.h"
+#include "allocator/arena.h"
 
 namespace tidepool::shim {
 
 /// The managed blocks that one call touches. Fixed size, on the stack of the hook. Names may repeat.
+/// Nothing is left out in silence: a set that is not complete() stands for all live blocks.
 class TouchSet {
  public:
   /// Parameters of a launch hold at most 4,095 pointers (32,764 bytes; CUDA programming guide, kernel
-  /// parameters).
+  /// parameters). Batches of copies have no such limit.
   static constexpr std::size_t kRoom = 4096;
 
-  explicit TouchSet(const runtime::Runtime& runtime) noexcept : arena_(runtime.arena()) {}
+  explicit TouchSet(const runtime::Arena& arena) noexcept : arena_(arena) {}
 
   /// Adds the block at the address, if there is one.
   void add(std::uint64_t address) noexcept {
@@ -23,21 +24,27 @@ class TouchSet {
     if (id == last_) return;
     last_ = id;
     if (size_ == kRoom) [[unlikely]]
-      compact();
-    if (size_ < kRoom) ids_[size_++] = id;
+      make_room();
+    if (complete_) ids_[size_++] = id;
   }
 
+  /// False: more blocks were named, or almost, than there is room for.
+  [[nodiscard]] bool complete() const noexcept { return complete_; }
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
   [[nodiscard]] std::span<const runtime::BlockId> ids() const noexcept { return {ids_, size_}; }
 
  private:
-  [[gnu::noinline]] void compact() noexcept {
+  // Gives up while some room is left, so that few names in many words cost few sorts.
+  [[gnu::noinline]] void make_room() noexcept {
+    if (!complete_) return;
     std::sort(ids_, ids_ + size_);
     size_ = static_cast<std::size_t>(std::unique(ids_, ids_ + size_) - ids_);
+    complete_ = size_ <= kRoom - kRoom / 8;
   }
 
   const runtime::Arena& arena_;
   std::size_t size_ = 0;
+  bool complete_ = true;
   runtime::BlockId last_ = runtime::kNoBlock;  // neighbours are often the same block
   runtime::BlockId ids_[kRoom];                // not initialised: only the first size_ are read
 };

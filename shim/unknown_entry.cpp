@@ -9,7 +9,7 @@
 
 namespace {
 
-constexpr int kRoom = 32;
+constexpr int kRoom = 256;  // as the table in the assembly below
 
 struct Unknown {
   void* function;
@@ -20,13 +20,18 @@ constinit Unknown g_unknown[kRoom] = {};
 constinit std::mutex g_lock;
 int g_count = 0;  // g_lock
 
+// For a caller with any arguments (x86-64: the caller cleans up).
+int not_supported() noexcept {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 }  // namespace
 
 /// What a stand-in calls before it jumps: returns where to.
 extern "C" __attribute__((visibility("hidden"), used)) void* tp_unknown_called(int index) {
   using namespace tidepool;
   const Unknown& entry = g_unknown[index];
-  if (shim::t_depth == 0) {
+  if (shim::t_depth == 0 && shim::g_mode.load(std::memory_order_acquire) == shim::Mode::kActive) {
     const shim::DepthGuard guard;
     if (runtime::Runtime* runtime = shim::managed(); runtime != nullptr && !runtime->frozen()) {
       report<Msg::TP1012>(static_cast<const char*>(entry.symbol));
@@ -42,23 +47,36 @@ asm(R"(
 .p2align 4
 .globl tp_unknown_table
 .hidden tp_unknown_table
+.type tp_unknown_table, @function
 tp_unknown_table:
+  .cfi_startproc
 .set tp_index, 0
-.rept 32
+.rept 256
   .p2align 4
   endbr64
   movl $tp_index, %eax
   jmp tp_unknown_common
   .set tp_index, tp_index + 1
 .endr
+  .cfi_endproc
+.size tp_unknown_table, .-tp_unknown_table
+.type tp_unknown_common, @function
 tp_unknown_common:
+  .cfi_startproc
   pushq %rdi
+  .cfi_adjust_cfa_offset 8
   pushq %rsi
+  .cfi_adjust_cfa_offset 8
   pushq %rdx
+  .cfi_adjust_cfa_offset 8
   pushq %rcx
+  .cfi_adjust_cfa_offset 8
   pushq %r8
+  .cfi_adjust_cfa_offset 8
   pushq %r9
+  .cfi_adjust_cfa_offset 8
   subq $136, %rsp
+  .cfi_adjust_cfa_offset 136
   movups %xmm0, (%rsp)
   movups %xmm1, 16(%rsp)
   movups %xmm2, 32(%rsp)
@@ -78,13 +96,22 @@ tp_unknown_common:
   movups 96(%rsp), %xmm6
   movups 112(%rsp), %xmm7
   addq $136, %rsp
+  .cfi_adjust_cfa_offset -136
   popq %r9
+  .cfi_adjust_cfa_offset -8
   popq %r8
+  .cfi_adjust_cfa_offset -8
   popq %rcx
+  .cfi_adjust_cfa_offset -8
   popq %rdx
+  .cfi_adjust_cfa_offset -8
   popq %rsi
+  .cfi_adjust_cfa_offset -8
   popq %rdi
+  .cfi_adjust_cfa_offset -8
   jmp *%rax
+  .cfi_endproc
+.size tp_unknown_common, .-tp_unknown_common
 .popsection
 )");
 
@@ -98,8 +125,8 @@ void* guard_unknown(const char* symbol, void* function) noexcept {
   int index = 0;
   while (index < g_count && g_unknown[index].function != function) ++index;
   if (index == kRoom) {
-    report<Msg::TP1012>(symbol);
-    return function;
+    report<Msg::TP1014>(symbol);
+    return reinterpret_cast<void*>(&not_supported);
   }
   if (index == g_count) {
     g_unknown[index].function = function;

@@ -7,7 +7,8 @@ namespace tidepool::shim {
 /// stays there, since we cannot tell what the call names. Programs ask for many entries that they never call,
 /// so asking alone changes nothing.
 ///
-/// Returns `function` itself when all stand-ins are taken (one message). `symbol` is copied.
+/// When all stand-ins are taken (one message): a function that answers CUDA_ERROR_NOT_SUPPORTED. `symbol` is
+/// copied. Guards the calls of an active process only: a forked child's go straight through.
 void* guard_unknown(const char* symbol, void* function) noexcept;
 
 }  // namespace tidepool::shim

@@ -6,10 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -193,9 +195,114 @@ void own_context() {
   EXPECT(DRIVER(cuMemAlloc_v2)(&block, 4 * kMiB) == CUDA_SUCCESS);
   EXPECT(DRIVER(cuMemsetD8_v2)(block, 1, 4 * kMiB) == CUDA_SUCCESS);
   EXPECT(DRIVER(cuMemFree_v2)(block) == CUDA_SUCCESS);
+  std::size_t free = 0;
+  std::size_t total = 0;
+  std::size_t device_total = 0;
+  EXPECT(DRIVER(cuDeviceTotalMem_v2)(&device_total, 0) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuMemGetInfo_v2)(&free, &total) == CUDA_SUCCESS);
+  EXPECT(total == device_total && total > 1024 * kMiB);  // the device's own
 }
 
-// A child of fork does its own work and ends; the parent's memory is untouched by it.
+// Twice the budget in blocks of the primary context, each filled with its number plus one.
+constexpr std::size_t kBlock = 4 * kMiB;
+std::vector<CUdeviceptr> filled_blocks() {
+  std::vector<CUdeviceptr> blocks(16);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    EXPECT(DRIVER(cuMemAlloc_v2)(&blocks[i], kBlock) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuMemsetD8_v2)(blocks[i], static_cast<unsigned char>(i + 1), kBlock) == CUDA_SUCCESS);
+  }
+  EXPECT(DRIVER(cuCtxSynchronize)() == CUDA_SUCCESS);
+  return blocks;
+}
+bool holds(CUdeviceptr block, unsigned char value) {
+  std::vector<unsigned char> bytes(kBlock);
+  EXPECT(DRIVER(cuMemcpyDtoH_v2)(bytes.data(), block, kBlock) == CUDA_SUCCESS);
+  return std::count(bytes.begin(), bytes.end(), value) == static_cast<long>(kBlock);
+}
+
+// Memory of the primary context, used in the streams of another one: pending work there must find it.
+void foreign_context() {
+  const CUcontext primary = start();
+  const std::vector<CUdeviceptr> blocks = filled_blocks();
+  const auto set = DRIVER(cuMemsetD8Async);
+  CUcontext other = nullptr;
+  CUstream stream = nullptr;
+  EXPECT(DRIVER(cuCtxCreate_v4)(&other, nullptr, 0, 0) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT(set(blocks[0], 77, kBlock, nullptr) == CUDA_SUCCESS);
+    EXPECT(set(blocks[1], 78, kBlock, stream) == CUDA_SUCCESS);
+  }
+  EXPECT(DRIVER(cuCtxSetCurrent)(primary) == CUDA_SUCCESS);
+  EXPECT(set(blocks[2], 79, kBlock, stream) == CUDA_SUCCESS);
+  for (int round = 0; round < 2; ++round) {
+    for (std::size_t i = 3; i < blocks.size(); ++i)
+      EXPECT(set(blocks[i], static_cast<unsigned char>(i), kBlock, nullptr) == CUDA_SUCCESS);
+  }
+  EXPECT(DRIVER(cuCtxSetCurrent)(other) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuCtxSynchronize)() == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuCtxSetCurrent)(primary) == CUDA_SUCCESS);
+  for (std::size_t i = 0; i < blocks.size(); ++i)
+    EXPECT(holds(blocks[i], static_cast<unsigned char>(i < 3 ? 77 + i : i)));
+}
+
+// The streams of a context end with it.
+void context_destroy() {
+  const CUcontext primary = start();
+  const std::vector<CUdeviceptr> blocks = filled_blocks();
+  const auto set = DRIVER(cuMemsetD8Async);
+  for (int round = 0; round < 3; ++round) {
+    CUcontext other = nullptr;
+    CUstream stream = nullptr;
+    EXPECT(DRIVER(cuCtxCreate_v4)(&other, nullptr, 0, 0) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    EXPECT(set(blocks[0], 1, kBlock, stream) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuStreamSynchronize)(stream) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuCtxDestroy_v2)(other) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuCtxSetCurrent)(primary) == CUDA_SUCCESS);
+    // Its handle may come back, this time followed.
+    EXPECT(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    for (std::size_t i = 1; i < blocks.size(); ++i)
+      EXPECT(set(blocks[i], static_cast<unsigned char>(i + 1), kBlock, stream) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuStreamDestroy_v2)(stream) == CUDA_SUCCESS);
+  }
+  for (std::size_t i = 0; i < blocks.size(); ++i) EXPECT(holds(blocks[i], static_cast<unsigned char>(i + 1)));
+}
+
+std::size_t resident_memory() {
+  std::ifstream numbers("/proc/self/statm");
+  std::size_t all = 0;
+  std::size_t resident = 0;
+  numbers >> all >> resident;
+  EXPECT(resident > 0);
+  return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+// A program that resets its device between jobs starts afresh each time.
+void device_reset() {
+  std::size_t first = 0;
+  for (int job = 0; job < 6; ++job) {
+    start();
+    const std::vector<CUdeviceptr> blocks = filled_blocks();
+    for (std::size_t i = 0; i < blocks.size(); ++i)
+      EXPECT(holds(blocks[i], static_cast<unsigned char>(i + 1)));
+    EXPECT(DRIVER(cuDevicePrimaryCtxReset_v2)(0) == CUDA_SUCCESS);
+    if (job == 1) first = resident_memory();
+  }
+  EXPECT(resident_memory() < first + 32 * kMiB);  // half of what one job keeps outside the device
+}
+
+// A driver that is newer than the table (newer_driver.cpp).
+void newer_driver() {
+  EXPECT(is_drivers(dlsym(driver(), "cuNewerEntry")));
+  void* const newer = dlsym(driver(), "cuMemFree_v9");
+  EXPECT(is_hook(newer));
+  EXPECT(reinterpret_cast<int (*)(int, int)>(newer)(40, 2) == 42);
+  EXPECT(dlsym(driver(), "cuMemFree_v8") == nullptr);
+}
+
+// A child of fork gets whatever the driver answers there, but neither hangs nor crashes; the parent's memory
+// is untouched by it.
 void fork_after_start() {
   start();
   CUdeviceptr block = 0;
@@ -203,7 +310,17 @@ void fork_after_start() {
   EXPECT(DRIVER(cuMemsetD8_v2)(block, 9, 4 * kMiB) == CUDA_SUCCESS);
   const pid_t child = fork();
   if (child == 0) {
-    (void)dlsym(driver(), "cuMemAlloc_v2");
+    alarm(20);
+    std::size_t free = 0;
+    std::size_t total = 0;
+    CUdeviceptr mine = 0;
+    unsigned char byte = 0;
+    (void)DRIVER(cuMemGetInfo_v2)(&free, &total);
+    (void)DRIVER(cuDeviceTotalMem_v2)(&total, 0);
+    (void)DRIVER(cuMemAlloc_v2)(&mine, 4 * kMiB);
+    (void)DRIVER(cuMemcpyDtoH_v2)(&byte, block, 1);
+    (void)DRIVER(cuPointerGetAttribute)(&total, CU_POINTER_ATTRIBUTE_RANGE_SIZE, block);
+    (void)DRIVER(cuMemFree_v2)(block);
     _exit(std::string(64, 'x').size() == 64 ? 7 : 8);
   }
   int status = 0;
@@ -237,6 +354,14 @@ int main(int argc, char** argv) {
     memory();
   else if (which == "own_context")
     own_context();
+  else if (which == "foreign_context")
+    foreign_context();
+  else if (which == "context_destroy")
+    context_destroy();
+  else if (which == "device_reset")
+    device_reset();
+  else if (which == "newer_driver")
+    newer_driver();
   else if (which == "fork_after_start")
     fork_after_start();
   else if (which == "fork_before_start")

@@ -7,8 +7,9 @@
 namespace tidepool::test {
 namespace {
 
-Outcome probe(const std::string& which, std::vector<std::string> options = {}) {
-  std::vector<std::string> words = {TP_TEST_SIMGPU, "--device", "h100", "--", TP_TEST_TIDEPOOL, "run"};
+Outcome probe(const std::string& which, std::vector<std::string> options = {}, int seed = 1) {
+  std::vector<std::string> words = {TP_TEST_SIMGPU,       "--device", "h100",           "--seed",
+                                    std::to_string(seed), "--",       TP_TEST_TIDEPOOL, "run"};
   words.insert(words.end(), {"--device-budget", "32MiB"});
   words.insert(words.end(), options.begin(), options.end());
   words.insert(words.end(), {"--", TP_TEST_DOOR_PROBE, which});
@@ -54,6 +55,12 @@ TEST_CASE("shim: without `tidepool run`, the library in LD_PRELOAD does the same
   expect_passes(bare({TP_TEST_ELF_PROBE, "33554432"}, {{"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
 }
 
+TEST_CASE("shim: CUDA calls in a library's constructor find the options") {
+  expect_passes(bare({TP_TEST_EARLY_PROBE, "hooked", "33554432"}, {{"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
+  expect_passes(bare({TP_TEST_EARLY_PROBE, "plain", "1073741824"},
+                     {{"TIDEPOOL_DISABLE", "1"}, {"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
+}
+
 TEST_CASE("shim: a wrong option under bare LD_PRELOAD is said, and the program runs unmanaged") {
   const Outcome got = bare({TP_TEST_ELF_PROBE, "1073741824"}, {{"TIDEPOOL_DEVICE_BUDGET", "lots"}});
   expect_passes(got);
@@ -78,6 +85,34 @@ TEST_CASE("shim: memory of a context of the program's own is passed through, wit
   const Outcome got = probe("own_context");
   expect_passes(got);
   CHECK(got.err.find("TP1010") != std::string::npos);
+}
+
+TEST_CASE("shim: memory that another context uses stays on the device, with one message") {
+  for (int seed = 1; seed <= 6; ++seed) {
+    const Outcome got = probe("foreign_context", {"--check", "full"}, seed);
+    expect_passes(got);
+    const auto first = got.err.find("TP1013");
+    CHECK(first != std::string::npos);
+    CHECK(got.err.find("TP1013", first + 1) == std::string::npos);
+  }
+}
+
+TEST_CASE("shim: nothing is left of the streams of a destroyed context") {
+  expect_passes(probe("context_destroy", {"--check", "full"}));
+}
+
+TEST_CASE("shim: a device reset gives back everything of before") {
+  expect_passes(probe("device_reset", {"--check", "full"}));
+}
+
+TEST_CASE("shim: dlsym guards a hooked name in a version that the table does not have") {
+  std::string preload = preload_first();
+  if (!preload.empty()) preload += ':';
+  expect_passes(run({{TP_TEST_DOOR_PROBE, "newer_driver"},
+                     "",
+                     {{"LD_PRELOAD", preload + TP_TEST_LIBRARY}, {"LD_LIBRARY_PATH", TP_TEST_NEWER_DRIVER}},
+                     false,
+                     false}));
 }
 
 TEST_CASE("shim: a fork after the start leaves the parent's memory alone") {

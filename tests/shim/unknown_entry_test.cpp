@@ -3,7 +3,12 @@
 
 #include "shim/unknown_entry.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <thread>
 
 #include "shim/managed.h"
 #include "shim/process.h"
@@ -15,6 +20,7 @@ runtime::Runtime* g_test_runtime = nullptr;
 runtime::Runtime* managed() noexcept {
   return g_test_runtime;
 }
+std::atomic<Mode> g_mode{Mode::kActive};
 thread_local int t_depth __attribute__((tls_model("initial-exec"))) = 0;
 
 namespace {
@@ -60,8 +66,8 @@ TEST_CASE("unknown entry: one function has one stand-in, different functions dif
 
 TEST_CASE("unknown entry: before the first call everything managed comes home and stays") {
   runtime::Program program({.budget = "24MiB"});
-  std::vector<runtime::DevicePtr> blocks;
-  for (int i = 0; i < 5; ++i) blocks.push_back(program.allocate(MiB(4)));
+  std::vector<runtime::DevicePtr> blocks(5);
+  for (auto& block : blocks) block = program.allocate(MiB(4));
   for (const auto block : blocks) REQUIRE(program.touch({block}, 0).ok());
   g_test_runtime = &program.runtime();
   auto* entry =
@@ -72,6 +78,48 @@ TEST_CASE("unknown entry: before the first call everything managed comes home an
   program.synchronize();
   program.check();
   g_test_runtime = nullptr;
+}
+
+// A thread that is not in the child may hold any of the parent's locks at the fork.
+TEST_CASE("unknown entry: in a forked child the call goes straight through") {
+  runtime::Program program({});
+  REQUIRE(program.touch({program.allocate(MiB(4))}, 0).ok());
+  (void)program.allocate(MiB(4));  // has to be brought in, by the slow path, before anything can go on
+  g_test_runtime = &program.runtime();
+  auto* entry =
+      reinterpret_cast<long (*)()>(guard_unknown("cuMemFree", reinterpret_cast<void*>(&tp_test_other_entry)));
+  std::atomic<bool> stop{false};
+  std::thread busy([&] {
+    while (!stop) (void)program.runtime().check();  // is in the slow path most of the time
+  });
+  int passed = 0;
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      g_mode = Mode::kPassthrough;  // what the library's own fork handler does
+      ::alarm(10);
+      ::_exit(entry() == 42 && !program.runtime().frozen() ? 0 : 1);
+    }
+    int status = -1;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    if (status == 0) ++passed;
+  }
+  stop = true;
+  busy.join();
+  CHECK(passed == 20);
+  CHECK_FALSE(program.runtime().frozen());
+  g_test_runtime = nullptr;
+}
+
+// The last one: it takes all stand-ins of the process.
+TEST_CASE("unknown entry: without a stand-in left, calls are refused and nothing is let through") {
+  void* known = guard_unknown("cuMemFree", reinterpret_cast<void*>(&tp_test_other_entry));
+  static unsigned char functions[300];
+  for (unsigned char& function : functions) (void)guard_unknown("cuMemAlloc", &function);
+  auto* refused =
+      reinterpret_cast<int (*)(int, int)>(guard_unknown("cuMemAlloc", functions + sizeof functions - 1));
+  CHECK(refused(1, 2) == CUDA_ERROR_NOT_SUPPORTED);
+  CHECK(guard_unknown("cuMemFree", reinterpret_cast<void*>(&tp_test_other_entry)) == known);
 }
 
 }  // namespace tidepool::shim

@@ -97,6 +97,9 @@ NULL_EXPORT cuCtxGetCurrent(CUcontext* out) {
   *out = context();
   return CUDA_SUCCESS;
 }
+NULL_EXPORT cuStreamGetCtx(CUstream, CUcontext* out) {
+  return cuCtxGetCurrent(out);
+}
 NULL_EXPORT cuCtxPopCurrent_v2(CUcontext* out) {
   return cuCtxGetCurrent(out);
 }

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <span>
+
+#include "shim/managed.h"
+#include "shim/stream_context.h"
+#include "shim/touch_set.h"
+
+namespace tidepool::shim {
+
+/// Whether a call may wait for the device before it returns.
+enum class Waits : bool { kNo, kYes };
+
+/// Keeps the blocks on the device until they are freed (one message): work that cannot be followed uses them.
+CUresult keep_blocks(runtime::Runtime& runtime, std::span<const runtime::BlockId> ids,
+                     runtime::WorkName what) noexcept;
+
+/// Runs `enqueue()`, which puts work that touches the blocks into the stream, once they are on the device;
+/// they stay there until the work has ended. Work in streams of other contexts than the managed one cannot be
+/// followed: its blocks are kept. Returns what `enqueue` returned, or why it was not called.
+template <class Enqueue>
+CUresult pass(runtime::Runtime& runtime, std::span<const runtime::BlockId> ids, CUstream stream,
+              bool per_thread, Waits waits, runtime::WorkName what, Enqueue&& enqueue) noexcept {
+  if (!is_followed(stream)) [[unlikely]] {
+    const CUresult kept = keep_blocks(runtime, ids, what);
+    return kept == CUDA_SUCCESS ? enqueue() : kept;
+  }
+  const runtime::StreamHandle handle = stream_of(stream, per_thread);
+  const auto run = [&] { return static_cast<int>(enqueue()); };
+  // Calls that may wait hold pins meanwhile, not an epoch that evictors of other blocks wait for.
+  return static_cast<CUresult>(waits == Waits::kYes ? runtime.call_blocking(ids, handle, what, run)
+                                                    : runtime.launch(ids, handle, what, run));
+}
+
+/// The same for what the arguments of a call name.
+template <class Enqueue>
+CUresult pass(runtime::Runtime& runtime, const TouchSet& set, CUstream stream, bool per_thread, Waits waits,
+              runtime::WorkName what, Enqueue&& enqueue) noexcept {
+  if (set.empty()) return enqueue();
+  if (!set.complete()) [[unlikely]]
+    return pass(runtime, runtime.live_blocks(), stream, per_thread, waits, what, enqueue);
+  return pass(runtime, set.ids(), stream, per_thread, waits, what, enqueue);
+}
+
+}  // namespace tidepool::shim
