@@ -23,6 +23,9 @@ if(TP_SANITIZE)
   list(APPEND TP_SANITIZE_FLAGS -fno-sanitize-recover=all -fno-omit-frame-pointer)
 endif()
 
+# Sanitizer builds compile a library's files in few pieces: they are built often, to run, and never to be looked
+# at by a linter. Libraries whose files name different things alike say UNITY_BUILD OFF after tp_target().
+#
 # tp_target(<target>): applies warnings and sanitizers. Every target calls it.
 function(tp_target target)
   set(flags -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor -Wold-style-cast)
@@ -45,4 +48,8 @@ function(tp_target target)
       $<$<LINK_LANGUAGE:CUDA>:${flag}>) # the host compiler links CUDA programs too
   endforeach()
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  get_target_property(type ${target} TYPE)
+  if(TP_SANITIZE AND type MATCHES "LIBRARY")
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
+  endif()
 endfunction()
