@@ -17,6 +17,7 @@ constexpr std::size_t kWord = 8;
 struct Layout {
   const void* function;
   std::uint64_t generation;
+  const Layout* replaced;  // what had its slot before
   struct Word {
     std::uint32_t param;
     std::uint32_t offset;  // within the parameter
@@ -30,8 +31,8 @@ struct Layout {
   }
 };
 
-// Immutable layouts in an open-addressing table; readers take no lock. Replaced layouts are leaked: a launch
-// on another thread may be reading one, and there are few.
+// Immutable layouts in an open-addressing table; readers take no lock. Replaced layouts are kept: a launch on
+// another thread may be reading one, and there are few.
 constexpr std::size_t kSlots = 1 << 16;
 std::array<std::atomic<const Layout*>, kSlots> g_layouts;
 std::atomic<std::uint64_t> g_generation{1};
@@ -46,7 +47,7 @@ std::size_t slot_of(const void* function) noexcept {
 //
 // Null: it cannot be had now. That is not remembered, the next launch asks again.
 Layout* read_layout(const RealDriver& driver, CUfunction function, std::uint64_t generation) noexcept {
-  auto* layout = new (std::nothrow) Layout{function, generation, {}};
+  auto* layout = new (std::nothrow) Layout{function, generation, nullptr, {}};
   if (layout == nullptr) return nullptr;
   enum class Answer { kSome, kNone, kFailed };
   const auto read = [&](auto* get, auto handle) {
@@ -81,12 +82,13 @@ const Layout* layout_of(const RealDriver& driver, CUfunction function) noexcept 
       return layout;
   }
   const std::lock_guard guard(g_lock);
-  const Layout* fresh = read_layout(driver, function, generation);
+  Layout* fresh = read_layout(driver, function, generation);
   if (fresh == nullptr) return nullptr;
   for (std::size_t i = slot_of(function), n = 0; n < kSlots; ++i, ++n) {
     auto& slot = g_layouts[i % kSlots];
     const Layout* layout = slot.load(std::memory_order_relaxed);
     if (layout != nullptr && layout->function != function && layout->generation == generation) continue;
+    fresh->replaced = layout;
     slot.store(fresh, std::memory_order_release);
     break;
   }

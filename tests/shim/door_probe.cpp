@@ -215,7 +215,7 @@ std::vector<CUdeviceptr> filled_blocks() {
   return blocks;
 }
 bool holds(CUdeviceptr block, unsigned char value) {
-  std::vector<unsigned char> bytes(kBlock);
+  static std::vector<unsigned char> bytes(kBlock);  // one for all: memory is counted in device_reset()
   EXPECT(DRIVER(cuMemcpyDtoH_v2)(bytes.data(), block, kBlock) == CUDA_SUCCESS);
   return std::count(bytes.begin(), bytes.end(), value) == static_cast<long>(kBlock);
 }
