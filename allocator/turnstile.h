@@ -8,7 +8,8 @@ namespace tidepool::runtime {
 
 /// Lets one thread at a time through, in order of arrival: the slow path of one device (design protocol 5).
 /// First come, first served, so that a thread that needs much is not starved by threads that need little.
-/// What the owner waits for is device work only, never another thread's hook.
+/// The owner waits for device work and, when launches of other threads hold all memory that could move, for
+/// those launches to be enqueued; they in turn never wait for the owner.
 class Turnstile {
  public:
   void enter() noexcept {

@@ -63,7 +63,7 @@ TEST_CASE("support: nothing that may run inside the guest allocates") {
     open_messages(false);
     close(STDERR_FILENO);
     report<Msg::TP2001>("kernel", "1.0 GiB", BytesText(device_capacity_of(g_options, GiB(80))).c_str());
-    report<Msg::TP9001>(0x7e80ULL, "2.0 MiB", "a copy failed");
+    report<Msg::TP3002>("one and one");
     StatsPage& stats = StatsPage::attach("/tmp");
     stats.add(Metric::launches_total, 1);
     stats.raise(Metric::host_bytes_peak, 1);

@@ -88,6 +88,7 @@ endfunction()
 add_library(tp_catch_main STATIC ${PROJECT_SOURCE_DIR}/tests/catch_main.cpp)
 target_link_libraries(tp_catch_main PUBLIC Catch2::Catch2)
 target_compile_options(tp_catch_main PRIVATE -O0 -g0)
+target_compile_definitions(tp_catch_main PUBLIC CATCH_CONFIG_FAST_COMPILE CATCH_CONFIG_DISABLE_MATCHERS)
 
 function(tp_add_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "TIMEOUT;PREFIX" "LABELS;SOURCES;LIBS;ENVIRONMENT")
