@@ -8,9 +8,11 @@ namespace tidepool::test {
 namespace {
 
 #ifdef TP_TEST_SLOW
-constexpr int kSeeds = 3;
+constexpr int kSeeds = 2;
+constexpr const char* kSteps = "50";
 #else
 constexpr int kSeeds = 12;
+constexpr const char* kSteps = "120";
 #endif
 
 Outcome stress(int seed, int threads, const char* budget) {
@@ -18,7 +20,7 @@ Outcome stress(int seed, int threads, const char* budget) {
   if (budget != nullptr) {
     words.insert(words.end(), {TP_TEST_TIDEPOOL, "run", "--device-budget", budget, "--check", "full", "--"});
   }
-  words.insert(words.end(), {TP_TEST_STRESS, std::to_string(seed), std::to_string(threads), "120"});
+  words.insert(words.end(), {TP_TEST_STRESS, std::to_string(seed), std::to_string(threads), kSteps});
   return run({words, "", {}, false, false});
 }
 

@@ -11,11 +11,7 @@
 namespace tidepool::test {
 namespace {
 
-#ifdef TP_TEST_SLOW
-constexpr int kSeeds = 3;
-#else
 constexpr int kSeeds = 20;
-#endif
 
 /// What a run printed.
 struct Training {
