@@ -71,6 +71,8 @@ bool Runtime::reserve(Bytes span) noexcept {
   if (span > movable || (!fits && total + exchange > pool_.limit() + host_.budget())) {
     block_bytes_.fetch_sub(span.count(), std::memory_order_relaxed);
     StatsPage::instance().add(Metric::out_of_memory_total, 1);
+    report<Msg::TP2002>(BytesText(span).c_str(), BytesText(movable).c_str(), BytesText(host_.used()).c_str(),
+                        BytesText(host_.budget()).c_str());
     return false;
   }
   std::uint64_t largest = largest_block_.load(std::memory_order_relaxed);

@@ -64,8 +64,9 @@ TEST_CASE("summary: a job that fitted, and warnings") {
 TEST_CASE("summary: silent where no process used CUDA, unless asked, and with -q") {
   ScratchFolder tmp;
   CHECK(run(job(tmp, {"true"}, "")).err.empty());
-  CHECK(matches(run(job(tmp, {"-v", "true"}, "")).err,
-                "tidepool: done in \\S+ \\(exit 0\\)\\. The program did not use CUDA\\.\n"));
+  CHECK(
+      matches(run(job(tmp, {"-v", "true"}, "")).err,
+              "tidepool: done in \\S+ \\(exit 0\\)\\. It held no device memory that Tidepool manages\\.\n"));
   CHECK(run(job(tmp, {"-q", "true"})).err.empty());
   CHECK(run(job(tmp, {"--quiet", "-v", "true"})).err.empty());
 }

@@ -36,7 +36,7 @@ constexpr char kUsage[] =
     "cannot be executed, 127 that there is none.\n"
     "\n"
     "Options (each is also a variable; see tidepool env):\n"
-    "    -v, --verbose\n        Say something at the end even if the program did not use CUDA.\n"
+    "    -v, --verbose\n        Say something at the end even if no memory was managed.\n"
     "    -q\n        The same as --quiet.\n"
     "    -h, --help\n        Show this text.\n";
 

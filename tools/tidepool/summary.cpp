@@ -54,7 +54,7 @@ std::vector<std::string> summary_lines(const std::vector<ProcessStats>& processe
   format_duration(duration, sizeof duration, took);
   const std::string done = std::string("done in ") + duration + " (" + ended_how(ending) + "). ";
   if (users.empty()) {
-    return verbose ? std::vector<std::string>{done + "The program did not use CUDA."}
+    return verbose ? std::vector<std::string>{done + "It held no device memory that Tidepool manages."}
                    : std::vector<std::string>{};
   }
   if (users.size() == 1) return {done + "N" + fitted(*users[0]) + warned(warnings)};
