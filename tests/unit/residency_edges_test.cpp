@@ -77,6 +77,14 @@ class Interrupted final : public Device {
   fakes::FakeDevice& device_;
 };
 
+std::unique_ptr<Runtime> runtime_on(Device& device) {
+  Options options = default_options();
+  REQUIRE(set_option(options, *find_option("TIDEPOOL_DEVICE_BUDGET"), "16MiB").ok());
+  const auto created = Runtime::create(device, options, GiB(4));
+  REQUIRE(created.ok());
+  return std::unique_ptr<Runtime>(*created);
+}
+
 }  // namespace
 
 TEST_CASE("edges: stale words on many streams do not lose a freed block's memory") {
@@ -233,11 +241,7 @@ TEST_CASE("edges: a thread stuck inside a launch does not keep others from movin
 TEST_CASE("edges: a stale word whose block id is given to a new block during the slow path") {
   fakes::FakeDevice fake({MiB(256), MiB(2), 1});
   Interrupted device(fake);
-  Options options = default_options();
-  REQUIRE(set_option(options, *find_option("TIDEPOOL_DEVICE_BUDGET"), "16MiB").ok());
-  const auto created = Runtime::create(device, options, GiB(4));
-  REQUIRE(created.ok());
-  const std::unique_ptr<Runtime> runtime(*created);
+  const std::unique_ptr<Runtime> runtime = runtime_on(device);
   const StreamHandle stream = fake.create_program_stream(false);
   const auto launch = [&](const std::vector<BlockId>& set) {
     return runtime->launch(set, stream, "kernel",
@@ -257,11 +261,7 @@ TEST_CASE("edges: a stale word whose block id is given to a new block during the
 TEST_CASE("edges: a block freed while its copy in is enqueued stays freed") {
   fakes::FakeDevice fake({MiB(256), MiB(2), 1});
   Interrupted device(fake);
-  Options options = default_options();
-  REQUIRE(set_option(options, *find_option("TIDEPOOL_DEVICE_BUDGET"), "16MiB").ok());
-  const auto created = Runtime::create(device, options, GiB(4));
-  REQUIRE(created.ok());
-  const std::unique_ptr<Runtime> runtime(*created);
+  const std::unique_ptr<Runtime> runtime = runtime_on(device);
   const StreamHandle stream = fake.create_program_stream(false);
   const auto launch = [&](DevicePtr at) {
     const BlockId set[] = {runtime->find(at.address())};
