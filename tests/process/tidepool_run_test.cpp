@@ -55,6 +55,13 @@ TEST_CASE("run: signals sent to the command reach the program once") {
   }
 }
 
+TEST_CASE("run: kill -9 of the command ends the program") {
+  Running job(tidepool_run({"/bin/sh", "-c", "echo ready; exec sleep 1000"}));
+  REQUIRE(job.wait_for("ready"));
+  kill(job.pid(), SIGKILL);
+  CHECK(job.finish().code() == -SIGKILL);  // which waits until nobody holds the program's stdout
+}
+
 TEST_CASE("run: stdin and stdout pass byte for byte") {
   std::mt19937 random(3);
   std::string bytes(3'000'001, '\0');

@@ -37,7 +37,10 @@ sigset_t take_signals(SignalState& before) {
 }
 
 [[noreturn]] void become(const std::string& path, char* const* arguments, char* const* environment,
-                         const SignalState& before, int failure_fd) {
+                         const SignalState& before, int failure_fd, pid_t supervisor) {
+  // KILL cannot be sent on by whom it kills; the kernel does it.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != supervisor) _exit(128 + SIGKILL);
   sigaction(SIGCHLD, &before.on_child, nullptr);
   sigprocmask(SIG_SETMASK, &before.mask, nullptr);
   execve(path.c_str(), arguments, environment);
@@ -81,8 +84,9 @@ Ending supervise(const std::string& path, char* const* arguments, char* const* e
   if (!make_pipe(failure)) return ending.start_errno = errno, ending;
   SignalState before;
   const sigset_t taken = take_signals(before);
+  const pid_t self = getpid();
   const pid_t child = fork();
-  if (child == 0) become(path, arguments, environment, before, failure[1]);
+  if (child == 0) become(path, arguments, environment, before, failure[1], self);
   if (child < 0) ending.start_errno = errno;
   close(failure[1]);
   int error = 0;

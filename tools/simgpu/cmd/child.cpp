@@ -1,6 +1,7 @@
 #include "tools/simgpu/cmd/child.h"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,7 +34,11 @@ void handle(int signal, void (*handler)(int)) {
 
 /// In the child: becomes the command, or writes errno into the pipe.
 [[noreturn]] void become(const std::vector<std::string>& command,
-                         const std::vector<std::pair<std::string, std::string>>& variables, int report_fd) {
+                         const std::vector<std::pair<std::string, std::string>>& variables, int report_fd,
+                         pid_t parent) {
+  // KILL cannot be passed on by whom it kills; the kernel does it.
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(128 + SIGKILL);
   for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
   std::vector<char*> argv;
   argv.reserve(command.size() + 1);
@@ -51,9 +56,10 @@ Ending run_command(const std::vector<std::string>& command,
                    const std::vector<std::pair<std::string, std::string>>& variables) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("cannot make a pipe");
+  const pid_t self = ::getpid();
   const pid_t child = ::fork();
   if (child < 0) throw std::runtime_error(std::string("cannot start a process: ") + std::strerror(errno));
-  if (child == 0) become(command, variables, ends[1]);
+  if (child == 0) become(command, variables, ends[1], self);
   g_child = child;
   handle(SIGINT, SIG_IGN);
   handle(SIGQUIT, SIG_IGN);
