@@ -25,18 +25,7 @@ Status Residency::acquire(Block& block) noexcept {
       block.extents.pop_back();
     }
     if (!device_error_.ok()) return device_error_;
-    char asked[32];
-    char may[32];
-    char used[32];
-    char budget[32];
-    format_bytes(asked, sizeof asked, block.span);
-    format_bytes(may, sizeof may, pool_.limit());
-    format_bytes(used, sizeof used, host_.used());
-    format_bytes(budget, sizeof budget, host_.budget());
-    report<Msg::TP2002>(static_cast<const char*>(asked), static_cast<const char*>(may),
-                        static_cast<const char*>(used), static_cast<const char*>(budget));
-    StatsPage::instance().add(Metric::out_of_memory_total, 1);
-    return kOutOfMemory;
+    return refuse(block.span);
   }
 }
 

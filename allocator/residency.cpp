@@ -123,11 +123,8 @@ Status Residency::bring_all(std::span<const BlockId> set, WorkName what) noexcep
     if (state == BlockState::kReserved || state == BlockState::kOut) absent += block.span - block.backed();
   }
   if (whole > pool_.limit()) {
-    char need[32];
-    char may[32];
-    format_bytes(need, sizeof need, whole);
-    format_bytes(may, sizeof may, pool_.limit());
-    report<Msg::TP2001>(what.text(), static_cast<const char*>(need), static_cast<const char*>(may));
+    report<Msg::TP2001>(WorkName::Text(what).c_str(), BytesText(whole).c_str(),
+                        BytesText(pool_.limit()).c_str());
     StatsPage::instance().add(Metric::out_of_memory_total, 1);
     return kOutOfMemory;
   }
@@ -351,6 +348,13 @@ void Residency::release_kept(Block& block) noexcept {
   if (!block.kept.exchange(false)) return;
   block.pins.fetch_sub(1, std::memory_order_release);
   kept_bytes_.fetch_sub(block.span.count(), std::memory_order_relaxed);
+}
+
+Status Residency::refuse(Bytes asked) noexcept {
+  StatsPage::instance().add(Metric::out_of_memory_total, 1);
+  report<Msg::TP2002>(BytesText(asked).c_str(), BytesText(pool_.limit() - kept()).c_str(),
+                      BytesText(host_.used()).c_str(), BytesText(host_.budget()).c_str());
+  return kOutOfMemory;
 }
 
 bool Residency::may_keep(Bytes span) const noexcept {

@@ -17,14 +17,33 @@ namespace tidepool::runtime {
 /// What a message calls the work that needs memory; asked for only when there is a message.
 class WorkName {
  public:
+  /// Writes the name, cut to the buffer.
+  using Ask = void(const void* subject, std::span<char> buffer);
+
   WorkName(const char* text) noexcept : subject_(text) {}  // NOLINT(google-explicit-constructor)
-  WorkName(const char* (*ask)(const void*), const void* subject) noexcept : ask_(ask), subject_(subject) {}
-  [[nodiscard]] const char* text() const noexcept {
-    return ask_ != nullptr ? ask_(subject_) : static_cast<const char*>(subject_);
-  }
+  WorkName(Ask* ask, const void* subject) noexcept : ask_(ask), subject_(subject) {}
+
+  /// The name as an argument of report(): `report<...>(WorkName::Text(what).c_str())`.
+  class Text {
+   public:
+    explicit Text(const WorkName& work) noexcept : text_(work.ask_ != nullptr ? name_ : nullptr) {
+      if (text_ != nullptr) {
+        work.ask_(work.subject_, std::span<char>(name_));
+      } else {
+        text_ = static_cast<const char*>(work.subject_);
+      }
+    }
+    Text(const Text&) = delete;
+    Text& operator=(const Text&) = delete;
+    [[nodiscard]] const char* c_str() const noexcept { return text_; }
+
+   private:
+    char name_[256] = {};
+    const char* text_;
+  };
 
  private:
-  const char* (*ask_)(const void*) = nullptr;
+  Ask* ask_ = nullptr;
   const void* subject_;
 };
 
@@ -64,6 +83,9 @@ class Residency {
   Status keep(std::span<const BlockId> set, WorkName what) noexcept;
   /// Bytes of kept blocks.
   [[nodiscard]] Bytes kept() const noexcept { return Bytes(kept_bytes_.load(std::memory_order_relaxed)); }
+  /// Says that so much memory cannot be had, and counts it: kOutOfMemory. Every request of the program that
+  /// is refused goes through here once.
+  Status refuse(Bytes asked) noexcept;
   /// False if keeping so much more would leave no room for the largest block that moves.
   [[nodiscard]] bool may_keep(Bytes span) const noexcept;
   /// keep() for all allocated blocks; from then on nothing is evicted.

@@ -15,7 +15,12 @@ constexpr Bytes kHostChunk = MiB(64);
 }  // namespace
 
 DeviceResult<Runtime*> Runtime::create(Device& device, const Options& options, Bytes host_total) noexcept {
-  const Bytes capacity = device_capacity_of(options, device.total_memory());
+  const Bytes total = device.total_memory();
+  const Bytes capacity = device_capacity_of(options, total);
+  if (is_budget_too_small(options, total)) {
+    report<Msg::TP1005>(BytesText(options.device_budget.resolve(total)).c_str(), BytesText(total).c_str(),
+                        BytesText(kLeastDeviceBudget).c_str());
+  }
   DeviceResult<Arena*> arena = Arena::create(device);
   if (!arena.ok()) return Err{arena.error()};
   auto* runtime = new (std::nothrow)
@@ -70,9 +75,6 @@ bool Runtime::reserve(Bytes span) noexcept {
   const bool fits = total <= pool_.limit();
   if (span > movable || (!fits && total + exchange > pool_.limit() + host_.budget())) {
     block_bytes_.fetch_sub(span.count(), std::memory_order_relaxed);
-    StatsPage::instance().add(Metric::out_of_memory_total, 1);
-    report<Msg::TP2002>(BytesText(span).c_str(), BytesText(movable).c_str(), BytesText(host_.used()).c_str(),
-                        BytesText(host_.budget()).c_str());
     return false;
   }
   std::uint64_t largest = largest_block_.load(std::memory_order_relaxed);
@@ -99,6 +101,7 @@ DeviceResult<DevicePtr> Runtime::allocate(Bytes size) noexcept {
   const bool is_small = size <= SlabHeap::kLargest && size < min_block_;
   DeviceResult<DevicePtr> at = is_small ? slabs_.allocate(size) : allocate_block(size);
   if (at.ok()) StatsPage::instance().add(Metric::blocks_managed_total, 1);
+  if (!at.ok()) StatsPage::instance().raise(Metric::refused_bytes_peak, (allocated() + size).count());
   publish_allocated();
   return at;
 }
@@ -106,13 +109,13 @@ DeviceResult<DevicePtr> Runtime::allocate(Bytes size) noexcept {
 DeviceResult<DevicePtr> Runtime::allocate_block(Bytes size) noexcept {
   Bytes span = size.round_up(Arena::kChunk);
   const bool is_kept = size < min_block_ || residency_.freezing();
-  if (!reserve(span)) return Err{kOutOfMemory};
+  if (!reserve(span)) return Err{residency_.refuse(span)};
   BlockId id = residency_.take_freed(size, span);
   if (id == kNoBlock) {
     const DeviceResult<BlockId> added = arena_->add(size, span);
     if (!added.ok()) {
       unreserve(span);
-      return Err{added.error()};
+      return Err{residency_.refuse(span)};
     }
     id = *added;
   }
@@ -121,7 +124,7 @@ DeviceResult<DevicePtr> Runtime::allocate_block(Bytes size) noexcept {
   if (is_kept) {
     span = block.span;
     const bool room = residency_.freezing() || residency_.may_keep(span);
-    const Status status = room ? residency_.keep({&id, 1}, "allocation") : kOutOfMemory;
+    const Status status = room ? residency_.keep({&id, 1}, "allocation") : residency_.refuse(span);
     if (!status.ok()) {
       (void)residency_.free(id);
       unreserve(span);
@@ -240,11 +243,8 @@ Status Runtime::freeze(WorkName what) noexcept {
     total += block.span;
   });
   if (total > pool_.limit()) {
-    char need[32];
-    char may[32];
-    format_bytes(need, sizeof need, total);
-    format_bytes(may, sizeof may, pool_.limit());
-    report<Msg::TP2102>(static_cast<const char*>(need), what.text(), static_cast<const char*>(may));
+    report<Msg::TP2102>(BytesText(total).c_str(), WorkName::Text(what).c_str(),
+                        BytesText(pool_.limit()).c_str());
     return kOutOfMemory;
   }
   return residency_.freeze(live, what);

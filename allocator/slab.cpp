@@ -96,13 +96,13 @@ DeviceResult<DevicePtr> SlabHeap::allocate(Bytes size) noexcept {
 }
 
 Status SlabHeap::add_slab() noexcept {
-  if (!residency_.may_keep(Arena::kChunk)) return kOutOfMemory;
+  if (!residency_.may_keep(Arena::kChunk)) return residency_.refuse(Arena::kChunk);
   auto* map = new (std::nothrow) SlabMap;
-  if (map == nullptr) return kOutOfMemory;
+  if (map == nullptr) return residency_.refuse(Arena::kChunk);
   const DeviceResult<BlockId> id = arena_.add(Arena::kChunk, Arena::kChunk, true);
   if (!id.ok()) {
     delete map;
-    return id.error();
+    return residency_.refuse(Arena::kChunk);
   }
   if (const Status status = residency_.keep({&*id, 1}, "small allocations"); !status.ok()) {
     (void)residency_.free(*id);

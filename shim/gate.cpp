@@ -10,7 +10,7 @@ CUresult keep_blocks(runtime::Runtime& runtime, std::span<const runtime::BlockId
                      runtime::WorkName what) noexcept {
   if (ids.empty() || runtime.frozen()) return CUDA_SUCCESS;
   static std::atomic<bool> said{false};
-  if (!said.exchange(true)) report<Msg::TP1013>(what.text());
+  if (!said.exchange(true)) report<Msg::TP1013>(runtime::WorkName::Text(what).c_str());
   for (const runtime::BlockId id : ids) {
     const auto status = runtime.keep(runtime.arena().block(id).base, what);
     if (!status.ok()) return static_cast<CUresult>(status.code());

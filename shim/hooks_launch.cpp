@@ -1,5 +1,11 @@
 // Kernel launches: scan the parameters, then launch once everything they name is on the device.
 
+#include <cxxabi.h>
+
+#include <cstdlib>
+#include <span>
+
+#include "allocator/support/text_writer.h"
 #include "shim/arg_scan.h"
 #include "shim/entry.h"
 #include "shim/gate.h"
@@ -7,13 +13,19 @@
 namespace tidepool::shim {
 namespace {
 
-const char* kernel_name(const void* function) noexcept {
-  const char* name = nullptr;
+/// The kernel's name as its source has it, where that can be told.
+void name_kernel(const void* function, std::span<char> buffer) noexcept {
+  const char* symbol = nullptr;
   const RealDriver& driver = active_driver();
   auto* handle = static_cast<CUfunction>(const_cast<void*>(function));
-  if (driver.cuFuncGetName == nullptr || driver.cuFuncGetName(&name, handle) != CUDA_SUCCESS)
-    return "(unnamed)";
-  return name != nullptr ? name : "(unnamed)";
+  const bool is_known = driver.cuFuncGetName != nullptr &&
+                        driver.cuFuncGetName(&symbol, handle) == CUDA_SUCCESS && symbol != nullptr;
+  char* const readable = is_known ? abi::__cxa_demangle(symbol, nullptr, nullptr, nullptr) : nullptr;
+  TextWriter(buffer.data(), buffer.size())
+      .put(readable != nullptr ? readable
+           : is_known          ? symbol
+                               : "(unnamed)");
+  std::free(readable);
 }
 
 template <class Enqueue>
@@ -22,7 +34,7 @@ CUresult launch(CUfunction function, CUstream stream, bool per_thread, void** pa
   runtime::Runtime* runtime = managed();
   if (runtime == nullptr || function == nullptr) return enqueue();
   TouchSet set(runtime->arena());
-  const runtime::WorkName what(&kernel_name, function);
+  const runtime::WorkName what(&name_kernel, function);
   if (!scan_arguments(active_driver(), function, params, extra, set)) [[unlikely]]
     return pass(*runtime, runtime->live_blocks(), stream, per_thread, Waits::kNo, what, enqueue);
   return pass(*runtime, set, stream, per_thread, Waits::kNo, what, enqueue);
@@ -71,7 +83,7 @@ template <class C, class... A>
 CUresult launch_any(const C& call, CUfunction function, CUstream stream, A... rest) noexcept {
   runtime::Runtime* runtime = managed();
   if (runtime == nullptr || function == nullptr) return call(function, rest...);
-  return pass(*runtime, runtime->live_blocks(), stream, call.kPerThread, Waits::kNo, {&kernel_name, function},
+  return pass(*runtime, runtime->live_blocks(), stream, call.kPerThread, Waits::kNo, {&name_kernel, function},
               [&] { return call(function, rest...); });
 }
 constexpr auto kLaunchOld = [](const auto& call, CUfunction f, auto... grid) noexcept {

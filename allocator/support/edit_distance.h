@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <string_view>
 
 namespace tidepool {
@@ -26,6 +27,21 @@ constexpr std::size_t edit_distance(std::string_view a, std::string_view b) noex
     }
   }
   return row[b.size()];
+}
+
+/// The item whose text, `text_of(item)`, `word` was most likely meant to be: the fewest edits away, at most
+/// kMostEdits and half the word. Null if none is. Hook-safe.
+template <class Items, class TextOf>
+constexpr auto* nearest_item(std::string_view word, Items& items, TextOf text_of) noexcept {
+  decltype(&*std::begin(items)) nearest = nullptr;
+  std::size_t best = std::min(kMostEdits, (word.size() + 1) / 2) + 1;
+  for (auto& item : items) {
+    const std::size_t distance = edit_distance(word, text_of(item));
+    if (distance >= best) continue;
+    best = distance;
+    nearest = &item;
+  }
+  return nearest;
 }
 
 }  // namespace tidepool

@@ -41,9 +41,10 @@ OptionVerdict read_value(const OptionRow& row, std::string_view text, Bytes* out
 }
 
 /// Bytes are compared with bytes and shares with shares; across them only where the whole is known now, which
-/// it is for the host but not for a device.
+/// it is for the host but not for a device. No share at all is less than any number of bytes.
 bool beyond(const Amount& a, const Amount& b, Bytes whole) noexcept {
   if (a.is_share() == b.is_share()) return a.count() > b.count();
+  if (b.is_share() && b.count() == 0) return a.count() > 0;
   return whole != Bytes(0) && a.resolve(whole) > b.resolve(whole);
 }
 
@@ -115,16 +116,7 @@ const OptionRow* find_option(std::string_view variable) noexcept {
 }
 
 const OptionRow* nearest_option(std::string_view variable) noexcept {
-  const OptionRow* nearest = nullptr;
-  std::size_t best = kMostEdits + 1;
-  for (const OptionRow& row : kRows) {
-    const std::size_t distance = edit_distance(variable, row.variable);
-    if (distance < best) {
-      best = distance;
-      nearest = &row;
-    }
-  }
-  return nearest;
+  return nearest_item(variable, kRows, [](const OptionRow& row) { return row.variable; });
 }
 
 OptionVerdict set_option(Options& options, const OptionRow& row, std::string_view text) noexcept {
@@ -197,8 +189,12 @@ Bytes device_reserve_of(const Options& options, Bytes device_total) noexcept {
   return device_total < GiB(4) ? Bytes(0) : MiB(512);
 }
 
+bool is_budget_too_small(const Options& options, Bytes device_total) noexcept {
+  return options.device_budget.resolve(device_total) < kLeastDeviceBudget;
+}
+
 Bytes device_capacity_of(const Options& options, Bytes device_total) noexcept {
-  return std::min(options.device_budget.resolve(device_total),
+  return std::min(std::max(options.device_budget.resolve(device_total), kLeastDeviceBudget),
                   device_total - device_reserve_of(options, device_total));
 }
 

@@ -153,7 +153,14 @@ Options load_options(const char* const* environment, OptionIssues* issues) noexc
 /// device_reserve for a device of this size, "auto" resolved. Never more than the device.
 Bytes device_reserve_of(const Options& options, Bytes device_total) noexcept;
 
-/// The most device memory that may be held: min(budget, device - reserve).
+/// The least that device_budget means: with less, hardly any launch would find room for what it touches.
+inline constexpr Bytes kLeastDeviceBudget = MiB(16);
+
+/// Is the budget, a share, less than kLeastDeviceBudget on a device of this size?
+bool is_budget_too_small(const Options& options, Bytes device_total) noexcept;
+
+/// The most device memory that may be held: min(budget, device - reserve); a budget that is too small counts
+/// as kLeastDeviceBudget.
 Bytes device_capacity_of(const Options& options, Bytes device_total) noexcept;
 
 /// host_budget in bytes, given the host memory (host_memory()).

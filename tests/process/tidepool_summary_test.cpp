@@ -56,8 +56,21 @@ TEST_CASE("summary: a job that fitted, and warnings") {
   const Outcome got = run(job(tmp, {"true"},
                               "allocated_bytes_peak=1024 device_capacity_bytes=4096 "
                               "device_resident_bytes_peak=1024 warnings_total=2"));
-  CHECK(got.err.find(
-            "Needed 1.0 KiB, fitted in 4.0 KiB (peak 1.0 KiB). Nothing had to be swapped. 2 warnings.\n") !=
+  CHECK(got.err.find("Needed 1.0 KiB of 4.0 KiB (peak 1.0 KiB). Nothing had to be swapped. 2 warnings.\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("summary: a job that was refused memory did not fit") {
+  ScratchFolder tmp;
+  const std::string numbers =
+      "allocated_bytes_peak=1024 device_capacity_bytes=4096 device_resident_bytes_peak=1024 ";
+  const Outcome asked =
+      run(job(tmp, {"false"}, (numbers + "refused_bytes_peak=8192 out_of_memory_total=1").c_str()));
+  CHECK(asked.err.find("(exit 1). Needed 8.0 KiB, did not fit in 4.0 KiB (peak 1.0 KiB). Out of memory once. "
+                       "Nothing had to be swapped.\n") != std::string::npos);
+  // A launch whose own set was too large: nothing was refused that could be added to what it holds.
+  const Outcome launched = run(job(tmp, {"true"}, (numbers + "out_of_memory_total=3").c_str()));
+  CHECK(launched.err.find("Needed 1.0 KiB, did not fit in 4.0 KiB (peak 1.0 KiB). Out of memory 3 times. ") !=
         std::string::npos);
 }
 

@@ -129,6 +129,20 @@ TEST_CASE("oversubscription: what had to move did move, each way, in every step"
         plain_long.out_of_device - plain_short.out_of_device + least);
 }
 
+TEST_CASE("oversubscription: a launch that needs more than the budget fails and is named as in the source") {
+  const Outcome got = run({{TP_TEST_SIMGPU, "--", TP_TEST_TIDEPOOL, "run", "--device-budget", "20MiB", "--",
+                            TP_TEST_TRAIN_MLP, "--width", "2048", "--layers", "2", "--steps", "1"},
+                           "",
+                           {},
+                           false,
+                           false});
+  INFO(got.err);
+  CHECK(got.code() == 1);
+  CHECK(got.err.find("E TP2001 kernel (anonymous namespace)::sgd_update(mlp::UpdateArgs, ") !=
+        std::string::npos);
+  CHECK(got.err.find("did not fit in 20.0 MiB") != std::string::npos);
+}
+
 TEST_CASE("oversubscription: a program that fits moves nothing") {
   const Run plain = train({.steps = 3});
   const Run roomy = train({.budget = plain.peak * 2, .steps = 3});

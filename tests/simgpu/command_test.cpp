@@ -54,7 +54,10 @@ TEST_CASE("command: wrong words are refused with one line, a hint and 125") {
     REQUIRE(o.err == "simgpu: error: " + line + "\n");
   };
   refused({"--sed", "1", "--", "true"}, "unknown option --sed (did you mean '--seed'?)");
-  refused({"--seed", "x", "--", "true"}, "--seed x: want a number");
+  refused({"--seed", "x", "--", "true"}, "--seed x: want a number from 0 to 18446744073709551615");
+  refused({"--seed", "-1", "--", "true"}, "--seed -1: want a number from 0 to 18446744073709551615");
+  refused({"--seed", "18446744073709551616", "--", "true"},
+          "--seed 18446744073709551616: want a number from 0 to 18446744073709551615");
   refused({"--seed", "--", "true"}, "option --seed needs a value");
   refused({"--schedule", "inorde", "--", "true"},
           "--schedule inorde: want adversarial or inorder (did you mean 'inorder'?)");

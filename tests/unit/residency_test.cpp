@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <random>
 
+#include "allocator/support/message.h"
+#include "allocator/support/stats_page.h"
 #include "tests/unit/runtime_fixture.h"
 
 namespace tidepool::runtime {
@@ -130,6 +132,31 @@ TEST_CASE("residency: host memory used up is out of memory at the allocation, no
   }
   program.synchronize();
   program.check();
+}
+
+TEST_CASE("residency: every request that is refused is said and counted once") {
+  const auto said = [] { return times_reported(Msg::TP2001) + times_reported(Msg::TP2002); };
+  const auto counted = [] { return StatsPage::instance().get(Metric::out_of_memory_total); };
+  const auto refused_once = [&](auto&& ask) {
+    const auto before = std::pair(said(), counted());
+    CHECK(ask() == kOutOfMemory);
+    CHECK(std::pair(said(), counted()) == std::pair(before.first + 1, before.second + 1));
+  };
+  Program program({.host = "32MiB"});
+  const auto allocate = [&](Bytes size) {
+    return [&program, size] {
+      for (;;) {
+        if (const auto at = program.runtime().allocate(size); !at.ok()) return at.error();
+      }
+    };
+  };
+  refused_once(allocate(MiB(18)));                    // larger than the device may hold
+  const DevicePtr large = program.allocate(MiB(12));  // leaves little room for what must stay
+  refused_once(allocate(KiB(1536)));                  // too large for a slab, too small to move
+  refused_once(allocate(KiB(4)));                     // in a slab
+  const auto blocks = blocks_of(program, 3, MiB(2));
+  refused_once(allocate(MiB(2)));  // host memory is used up
+  refused_once([&] { return program.touch({large, blocks[0], blocks[1], blocks[2]}, 0); });
 }
 
 TEST_CASE("residency: a request that can never be held does not count against later ones") {

@@ -51,6 +51,8 @@ TEST_CASE("options: every bound is inside, and one step beyond is outside") {
   CHECK(set_option(*options, row_of("TIDEPOOL_MIN_BLOCK"), "1073741825").out_of_range);
   CHECK(set_option(*options, row_of("TIDEPOOL_DEVICE_BUDGET"), "15.9MiB").out_of_range);
   CHECK(set_option(*options, row_of("TIDEPOOL_DEVICE_BUDGET"), "100.0001%").out_of_range);
+  CHECK(set_option(*options, row_of("TIDEPOOL_DEVICE_BUDGET"), "0%").out_of_range);
+  CHECK(set_option(*options, row_of("TIDEPOOL_DEVICE_RESERVE"), "0%").ok());
   CHECK(set_option(*options, row_of("TIDEPOOL_HOST_BUDGET"), "91%").out_of_range);
   CHECK(set_option(*options, row_of("TIDEPOOL_DEVICE_RESERVE"), "51%").out_of_range);
 }
@@ -180,6 +182,17 @@ TEST_CASE("options: capacity is the budget or the device less its reserve, which
   options->device_reserve = {false, Amount::bytes(GiB(100))};
   CHECK(device_capacity_of(*options, GiB(80)) == Bytes(0));
   CHECK(host_budget_of(*options, GiB(64)) == GiB(32));
+}
+
+TEST_CASE("options: a share that is less than the least budget counts as the least") {
+  auto options = std::make_unique<Options>(default_options());
+  REQUIRE(set_option(*options, row_of("TIDEPOOL_DEVICE_BUDGET"), "0.01%").ok());
+  CHECK_FALSE(is_budget_too_small(*options, GiB(160)));
+  CHECK(is_budget_too_small(*options, GiB(80)));
+  CHECK(device_capacity_of(*options, GiB(80)) == kLeastDeviceBudget);
+  CHECK(device_capacity_of(*options, MiB(8)) == MiB(8));
+  REQUIRE(set_option(*options, row_of("TIDEPOOL_DEVICE_BUDGET"), row_of("TIDEPOOL_DEVICE_BUDGET").low).ok());
+  CHECK(options->device_budget == Amount::bytes(kLeastDeviceBudget));
 }
 
 }  // namespace

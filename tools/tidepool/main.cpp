@@ -34,14 +34,7 @@ int help() {
 }
 
 int unknown(const std::string& word) {
-  const Command* meant = nullptr;
-  std::size_t best = word.size() > 3 ? kMostEdits : 2;  // for a short word, three edits are another word
-  for (const Command& command : kCommands) {
-    const std::size_t distance = edit_distance(word, command.name);
-    if (distance >= best) continue;
-    best = distance;
-    meant = &command;
-  }
+  const Command* const meant = nearest_item(word, kCommands, [](const Command& c) { return c.name; });
   if (meant != nullptr) {
     say("unknown command '%s' (did you mean '%s'?)", word.c_str(), std::string(meant->name).c_str());
   } else {
@@ -68,6 +61,11 @@ int dispatch(std::span<char*> words) {
 
 int version_command(std::span<char*> words) {
   if (!words.empty()) {
+    const std::string_view word = words[0];
+    if (word == "--help" || word == "-h") {
+      std::puts("usage: tidepool version\n\nPrints the version.");
+      return 0;
+    }
     say("version: takes no arguments");
     return kExitRefused;
   }

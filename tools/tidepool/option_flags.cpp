@@ -3,21 +3,19 @@
 #include <algorithm>
 #include <memory>
 
+#include "allocator/support/edit_distance.h"
+
 namespace tidepool::tools {
 namespace {
 
-std::string variable_of(std::string_view flag) {
-  std::string name = "TIDEPOOL_";
-  for (const char c : flag.substr(2)) {
-    name += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
-  }
-  return name;
-}
-
 std::string unknown_flag(std::string_view flag) {
-  std::string text = "unknown option " + std::string(flag);
-  const OptionRow* const meant = flag.starts_with("--") ? nearest_option(variable_of(flag)) : nullptr;
-  return meant == nullptr ? text : text + " (did you mean " + flag_of(*meant) + "?)";
+  const std::string text = "unknown option " + std::string(flag);
+  if (!flag.starts_with("--")) return text;
+  std::vector<std::string> flags = {"--help", "--verbose"};
+  for (const OptionRow& row : option_rows()) flags.push_back(flag_of(row));
+  const std::string* const meant =
+      nearest_item(flag, flags, [](const std::string& f) -> std::string_view { return f; });
+  return meant == nullptr ? text : text + " (did you mean " + *meant + "?)";
 }
 
 /// The row that a flag names exactly as flag_of() spells it, or null.

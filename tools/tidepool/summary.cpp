@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace tidepool::tools {
@@ -16,11 +17,23 @@ std::string swapped(std::uint64_t out, std::uint64_t in) {
   return "Swapped " + shown(out) + " out, " + shown(in) + " in.";
 }
 
-std::string fitted(const ProcessStats& p) {
-  return "eeded " + shown(p.get(Metric::allocated_bytes_peak)) + ", fitted in " +
-         shown(p.get(Metric::device_capacity_bytes)) + " (peak " +
-         shown(p.get(Metric::device_resident_bytes_peak)) + "). " +
-         swapped(p.get(Metric::swap_out_bytes_total), p.get(Metric::swap_in_bytes_total));
+std::string times(std::uint64_t n) {
+  return n == 1 ? "once" : std::to_string(n) + " times";
+}
+
+/// Continues "N" or "process 7 (train) n".
+std::string needed(const ProcessStats& p) {
+  const std::uint64_t held = p.get(Metric::allocated_bytes_peak);
+  const std::uint64_t capacity = p.get(Metric::device_capacity_bytes);
+  const std::string peak = " (peak " + shown(p.get(Metric::device_resident_bytes_peak)) + "). ";
+  const std::string moved = swapped(p.get(Metric::swap_out_bytes_total), p.get(Metric::swap_in_bytes_total));
+  if (const std::uint64_t refused = p.get(Metric::out_of_memory_total); refused > 0) {
+    const std::uint64_t wanted = std::max(held, p.get(Metric::refused_bytes_peak));
+    return "eeded " + shown(wanted) + ", did not fit in " + shown(capacity) + peak + "Out of memory " +
+           times(refused) + ". " + moved;
+  }
+  return "eeded " + shown(held) + (held <= capacity ? " of " : ", fitted in ") + shown(capacity) + peak +
+         moved;
 }
 
 std::string warned(std::uint64_t warnings) {
@@ -57,11 +70,11 @@ std::vector<std::string> summary_lines(const std::vector<ProcessStats>& processe
     return verbose ? std::vector<std::string>{done + "It held no device memory that Tidepool manages."}
                    : std::vector<std::string>{};
   }
-  if (users.size() == 1) return {done + "N" + fitted(*users[0]) + warned(warnings)};
+  if (users.size() == 1) return {done + "N" + needed(*users[0]) + warned(warnings)};
   std::vector<std::string> lines;
   lines.reserve(users.size() + 1);
   for (const ProcessStats* const p : users) {
-    lines.push_back("process " + std::to_string(p->pid) + " (" + p->program + ") n" + fitted(*p) +
+    lines.push_back("process " + std::to_string(p->pid) + " (" + p->program + ") n" + needed(*p) +
                     warned(p->get(Metric::warnings_total)));
   }
   lines.push_back(done + std::to_string(users.size()) + " processes used CUDA. " + swapped(out, in) +

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "allocator/support/units.h"
 #include "tools/simgpu/cmd/suggest.h"
 
 namespace simgpu::cmd {
@@ -12,41 +13,19 @@ namespace {
 const std::vector<std::string> kOptionNames = {"--device", "--memory", "--seed",   "--schedule",
                                                "--report", "--help",   "--version"};
 
-std::uint64_t parse_count(const std::string& option, std::string_view text, std::string_view* rest) {
+std::uint64_t parse_seed(const std::string& text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{}) throw UsageError(option + " " + std::string(text) + ": want a number");
-  *rest = text.substr(static_cast<std::size_t>(end - text.data()));
+  if (error != std::errc{} || end != text.data() + text.size())
+    throw UsageError("--seed " + text + ": want a number from 0 to 18446744073709551615");
   return value;
 }
 
-std::uint64_t parse_seed(const std::string& text) {
-  std::string_view rest;
-  const std::uint64_t value = parse_count("--seed", text, &rest);
-  if (!rest.empty()) throw UsageError("--seed " + text + ": want a number");
-  return value;
-}
-
-std::uint64_t parse_bytes(const std::string& text) {
-  constexpr std::uint64_t kLeast = std::uint64_t{2} << 20;
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
-  const std::string want = "--memory " + text + ": want bytes from 2MiB to 1TiB, as in 268435456 or 256MiB";
-  std::string_view unit;
-  const std::uint64_t count = parse_count("--memory", text, &unit);
-  unsigned shift = 0;
-  if (unit == "KiB") {
-    shift = 10;
-  } else if (unit == "MiB") {
-    shift = 20;
-  } else if (unit == "GiB") {
-    shift = 30;
-  } else if (unit == "TiB") {
-    shift = 40;
-  } else if (!unit.empty() && unit != "B") {
-    throw UsageError(want);
-  }
-  if (count > (kMost >> shift) || (count << shift) < kLeast) throw UsageError(want);
-  return count << shift;
+std::uint64_t parse_memory(const std::string& text) {
+  const auto value = tidepool::parse_bytes(text);
+  if (!value || *value < tidepool::MiB(2) || *value > tidepool::GiB(1024))
+    throw UsageError("--memory " + text + ": want bytes from 2MiB to 1TiB, as in 268435456 or 256MiB");
+  return value->count();
 }
 
 std::string parse_schedule(const std::string& text) {
@@ -60,7 +39,7 @@ void set(Options* o, const std::string& name, const std::string& value) {
   if (name == "--device") {
     o->device = value;
   } else if (name == "--memory") {
-    o->memory_bytes = parse_bytes(value);
+    o->memory_bytes = parse_memory(value);
   } else if (name == "--seed") {
     o->seed = parse_seed(value);
   } else if (name == "--schedule") {

@@ -6,7 +6,7 @@
 
 namespace simgpu::cmd {
 
-/// " (did you mean 'x'?)" for the candidate that is at most three edits away from the word, or "".
+/// " (did you mean 'x'?)" for the candidate that the word was most likely meant to be, or "".
 std::string suggestion(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace simgpu::cmd
