@@ -18,7 +18,9 @@ thread_local int t_depth __attribute__((tls_model("initial-exec"))) = 0;
 namespace {
 
 constinit Options g_options{};
+constinit OptionIssues g_issues{};
 pthread_once_t g_start = PTHREAD_ONCE_INIT;
+pthread_once_t g_decision = PTHREAD_ONCE_INIT;
 
 // Everything that was managed belongs to the parent, and CUDA is not usable in a child of a process that has
 // initialised it: the child forwards. A child of a process that never called CUDA starts afresh.
@@ -32,30 +34,42 @@ void* next_definition(const HookRow& row) noexcept {
   return real_dlsym(RTLD_NEXT, row.name);
 }
 
+bool are_options_refused() noexcept {
+  return g_issues.any_error() || (g_options.strict && g_issues.count() > 0);
+}
+
 // Reads options and keeps a way to stderr; starts no thread and calls no driver, since most processes that
 // are started with the library never use CUDA.
 void start() noexcept {
-  OptionIssues issues;
-  g_options = load_options(environ, &issues);
+  g_options = load_options(environ, &g_issues);
   if (g_options.disable) {
     g_mode.store(Mode::kDisabled);
     redirect_all(&next_definition);
     return;
   }
   open_messages(g_options.quiet);
-  for (const OptionIssue& issue : issues.kept()) {
+  if (!are_options_refused()) StatsPage::attach(g_options.run_dir.c_str());
+  ::pthread_atfork(nullptr, nullptr, &after_fork_in_child);
+}
+
+// Only a process that uses CUDA says what is wrong with the options: most that are started with the library
+// (shells, compilers, helpers) do not.
+void decide() noexcept {
+  for (const OptionIssue& issue : g_issues.kept()) {
     if (issue.is_unknown) {
       report<Msg::TP1004>(static_cast<const char*>(issue.text));
     } else {
       report<Msg::TP1003>(static_cast<const char*>(issue.text), "The program runs without Tidepool");
     }
   }
-  if (issues.any_error() || (g_options.strict && issues.count() > 0)) {
-    g_mode.store(Mode::kPassthrough);
-    return;
+  Mode decided = Mode::kPassthrough;
+  const RealDriver* driver = are_options_refused() ? nullptr : real_driver();
+  if (driver != nullptr && driver->missing != nullptr) {
+    report<Msg::TP1002>(driver->missing);
+  } else if (driver != nullptr) {
+    decided = Mode::kActive;
   }
-  StatsPage::attach(g_options.run_dir.c_str());
-  ::pthread_atfork(nullptr, nullptr, &after_fork_in_child);
+  g_mode.store(decided, std::memory_order_release);
 }
 
 __attribute__((constructor)) void on_load() noexcept {
@@ -76,16 +90,7 @@ Mode enter_process() noexcept {
   if (const Mode mode = g_mode.load(std::memory_order_acquire); mode != Mode::kCold) return mode;
   start_process();
   if (const Mode mode = g_mode.load(std::memory_order_acquire); mode != Mode::kCold) return mode;
-  const RealDriver* driver = real_driver();
-  Mode decided = Mode::kActive;
-  if (driver == nullptr) {
-    decided = Mode::kPassthrough;
-  } else if (driver->missing != nullptr) {
-    report<Msg::TP1002>(driver->missing);
-    decided = Mode::kPassthrough;
-  }
-  Mode cold = Mode::kCold;
-  g_mode.compare_exchange_strong(cold, decided, std::memory_order_acq_rel);
+  ::pthread_once(&g_decision, &decide);
   return g_mode.load(std::memory_order_acquire);
 }
 

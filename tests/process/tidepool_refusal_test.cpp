@@ -43,6 +43,8 @@ TEST_CASE("refusals: wrong options are found before the program starts") {
   refused(call({"run", "--device-budgt", "1GiB", "--", "echo", "x"}), 125,
           "run: unknown option --device-budgt (did you mean --device-budget?)");
   refused(call({"run", "-x", "echo"}), 125, "run: unknown option -x");
+  refused(call({"run", "--verbos", "echo"}), 125, "run: unknown option --verbos (did you mean --verbose?)");
+  refused(call({"run", "--hlep"}), 125, "run: unknown option --hlep (did you mean --help?)");
   refused(call({"run", "--device_budget", "1GiB", "echo"}), 125,
           "run: unknown option --device_budget (did you mean --device-budget?)");
   refused(call({"run", "--min-block", "1K", "echo"}), 125, "run: --min-block 1K is out of range 2MiB..1GiB");
@@ -57,15 +59,13 @@ TEST_CASE("refusals: wrong options are found before the program starts") {
           "run: --quiet=2 is not valid: it is none of 1, 0, on, off, yes, no, true, false");
 }
 
-TEST_CASE("refusals: wrong variables stop the run, unknown ones are warned of") {
+TEST_CASE("refusals: wrong variables stop the run, unknown ones only if strict") {
   refused(call({"run", "echo", "x"}, {{"TIDEPOOL_MIN_BLOCK", "3"}}), 125,
           "run: TIDEPOOL_MIN_BLOCK=3 is out of range 2MiB..1GiB");
   const Outcome warned = call({"run", "echo", "x"}, {{"TIDEPOOL_DEVICE_BUDGT", "16GiB"}});
   CHECK(warned.code() == 0);
   CHECK(warned.out == "x\n");
-  CHECK(warned.err ==
-        "tidepool: warning: unknown variable TIDEPOOL_DEVICE_BUDGT (did you mean TIDEPOOL_DEVICE_BUDGET?)\n");
-  CHECK(call({"run", "-q", "echo", "x"}, {{"TIDEPOOL_DEVICE_BUDGT", "16GiB"}}).err.empty());
+  CHECK(warned.err.empty());  // the library warns, in processes that use CUDA
   refused(call({"run", "--strict", "echo", "x"}, {{"TIDEPOOL_DEVICE_BUDGT", "16GiB"}}), 125,
           "run: unknown variable TIDEPOOL_DEVICE_BUDGT (did you mean TIDEPOOL_DEVICE_BUDGET?)");
 }

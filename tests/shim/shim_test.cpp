@@ -67,6 +67,23 @@ TEST_CASE("shim: a wrong option under bare LD_PRELOAD is said, and the program r
   CHECK(got.err.find("TP1003") != std::string::npos);
 }
 
+TEST_CASE("shim: processes that do not use CUDA say nothing about the options") {
+  const std::vector<std::pair<std::string, std::string>> wrong = {{"TIDEPOOL_DEVICE_BUDGET", "lots"},
+                                                                  {"TIDEPOOL_QIET", "1"}};
+  CHECK(bare({"sh", "-c", "echo x | cat"}, wrong).err.empty());
+  const Outcome got = run({{TP_TEST_SIMGPU, "--", TP_TEST_TIDEPOOL, "run", "sh", "-c",
+                            std::string("true; ") + TP_TEST_ELF_PROBE + " 83886080"},
+                           "",
+                           {{"TIDEPOOL_QIET", "1"}},
+                           false,
+                           false});
+  const std::string warning = "TP1004 unknown variable TIDEPOOL_QIET (did you mean TIDEPOOL_QUIET?)";
+  INFO(got.err);
+  const auto first = got.err.find(warning);
+  CHECK(first != std::string::npos);
+  CHECK(got.err.find(warning, first + 1) == std::string::npos);
+}
+
 TEST_CASE("shim: a program that is linked against the driver is managed") {
   const Outcome got = run({{TP_TEST_SIMGPU, "--device", "h100", "--", TP_TEST_TIDEPOOL, "run",
                             "--device-budget", "16MiB", "--", TP_TEST_ELF_PROBE, "16777216"},

@@ -55,17 +55,16 @@ std::string find_library() {
   return fs::exists(built, error) && !fs::exists(installed, error) ? built.string() : installed.string();
 }
 
-/// Checks the variables that the job will see. False: it must not start.
+/// Checks the variables that the job will see. False: it must not start. Of what it may start with, the
+/// library warns, once the job uses CUDA.
 bool accept_environment(std::unique_ptr<Options>& options) {
   const auto issues = std::make_unique<OptionIssues>();
   *options = load_options(environ, issues.get());
-  const bool is_fatal = issues->any_error() || (options->strict && issues->count() > 0);
+  if (!issues->any_error() && !(options->strict && issues->count() > 0)) return true;
   for (const OptionIssue& issue : issues->kept()) {
-    const bool only_warns = issue.is_unknown && !options->strict;
-    if (only_warns && options->quiet) continue;
-    say("%s%s", only_warns ? "warning: " : "run: ", issue.text);
+    if (!issue.is_unknown || options->strict) say("run: %s", issue.text);
   }
-  return !is_fatal;
+  return false;
 }
 
 /// Puts the library in front of the program, or says why that cannot be.
