@@ -238,6 +238,35 @@ TEST_CASE("edges: a thread stuck inside a launch does not keep others from movin
   CHECK(took < kSoon);
 }
 
+TEST_CASE("edges: what the slow path brought stays until the launch is enqueued, whoever wants its place") {
+  Program program({});
+  const DevicePtr a = program.allocate(MiB(12));
+  const DevicePtr b = program.allocate(MiB(12));
+  REQUIRE(program.touch({b}, 0).ok());
+  std::thread other;
+  std::atomic<bool> other_ran{false};
+  const BlockId set[] = {program.runtime().find(a.address())};
+  const int code = program.runtime().launch(set, program.stream(0), "kernel", [&] {
+    other = std::thread([&] { other_ran = launch_on(program, {b}, program.stream(1)) == 0; });
+    // Without a pin the other thread has taken the place of `a` long before this is over.
+    constexpr auto kLongEnough = std::chrono::milliseconds(100);
+    std::this_thread::sleep_for(kLongEnough);
+    CHECK_FALSE(other_ran);
+    return program.device()
+        .submit(program.stream(0), "kernel",
+                [a](auto& access) {
+                  const std::uint64_t word = 1;
+                  access.write(a, &word, Bytes(8));
+                })
+        .code();
+  });
+  other.join();
+  CHECK(code == 0);
+  CHECK(other_ran);
+  program.synchronize();
+  program.check();
+}
+
 TEST_CASE("edges: a stale word whose block id is given to a new block during the slow path") {
   fakes::FakeDevice fake({MiB(256), MiB(2), 1});
   Interrupted device(fake);
