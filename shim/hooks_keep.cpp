@@ -85,7 +85,7 @@ constexpr auto kStreamDestroy = [](const auto& call, CUstream stream) noexcept {
 
 // Takes the context's streams and functions with it. Nothing was recorded in those streams (shim/gate.h).
 constexpr auto kContextDestroy = [](const auto& call, CUcontext context) noexcept {
-  forget_streams();
+  forget_context(context);
   forget_layouts();
   return call(context);
 };

@@ -38,18 +38,21 @@ constexpr auto kAllocPitch = [](const auto& call, CUdeviceptr* out, std::size_t*
   return result;
 };
 
+CUresult release(runtime::Runtime& runtime, CUdeviceptr at) noexcept {
+  if (const CUresult waited = wait_for_others(); waited != CUDA_SUCCESS) return waited;
+  return static_cast<CUresult>(runtime.free(runtime::DevicePtr(at)).code());
+}
+
 constexpr auto kFree = [](const auto& call, CUdeviceptr at) noexcept {
   runtime::Runtime* runtime = owner(at);
-  if (runtime == nullptr) return call(at);
-  return static_cast<CUresult>(runtime->free(runtime::DevicePtr(at)).code());
+  return runtime != nullptr ? release(*runtime, at) : call(at);
 };
 
 // Freeing memory of cuMemAlloc in stream order: waiting for the whole device is later than needed, never too
 // early.
 constexpr auto kFreeAsync = [](const auto& call, CUdeviceptr at, CUstream stream) noexcept {
   runtime::Runtime* runtime = owner(at);
-  if (runtime == nullptr) return call(at, stream);
-  return static_cast<CUresult>(runtime->free(runtime::DevicePtr(at)).code());
+  return runtime != nullptr ? release(*runtime, at) : call(at, stream);
 };
 
 // The device that the program sees is as large as what it may hold: a program that sizes itself by the answer

@@ -1,8 +1,11 @@
 #include "shim/stream_context.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <mutex>
+#include <vector>
 
 #include "shim/managed.h"
 #include "shim/process.h"
@@ -20,8 +23,18 @@ std::atomic<std::uintptr_t>& place_of(std::uintptr_t handle) noexcept {
   return g_followed[(handle * 0x9E3779B97F4A7C15u) >> 54];
 }
 
+constinit std::mutex g_lock;
+std::vector<CUcontext> g_others;  // g_lock
+constinit std::atomic<bool> g_any_others{false};
+
+/// Is it the managed context? Another one is remembered.
 bool is_managed(CUresult asked, CUcontext context) noexcept {
-  return asked == CUDA_SUCCESS && context != nullptr && context == managed_context();
+  if (asked != CUDA_SUCCESS || context == nullptr) return false;
+  if (context == managed_context()) return true;
+  const std::lock_guard guard(g_lock);
+  if (std::find(g_others.begin(), g_others.end(), context) == g_others.end()) g_others.push_back(context);
+  g_any_others.store(true, std::memory_order_release);
+  return false;
 }
 
 }  // namespace
@@ -42,6 +55,30 @@ bool is_followed(CUstream stream) noexcept {
   if (!is_managed(asked, context)) return false;
   place.store(handle, std::memory_order_relaxed);
   return true;
+}
+
+CUresult wait_for_others() noexcept {
+  if (!g_any_others.load(std::memory_order_acquire)) return CUDA_SUCCESS;
+  std::vector<CUcontext> others;
+  {
+    const std::lock_guard guard(g_lock);
+    others = g_others;
+  }
+  const runtime::DriverTable& driver = active_driver().runtime;
+  for (CUcontext context : others) {
+    if (const CUresult pushed = driver.cuCtxPushCurrent_v2(context); pushed != CUDA_SUCCESS) return pushed;
+    const CUresult waited = driver.cuCtxSynchronize();
+    (void)driver.cuCtxPopCurrent_v2(&context);
+    if (waited != CUDA_SUCCESS) return waited;
+  }
+  return CUDA_SUCCESS;
+}
+
+void forget_context(CUcontext context) noexcept {
+  forget_streams();
+  const std::lock_guard guard(g_lock);
+  g_others.erase(std::remove(g_others.begin(), g_others.end(), context), g_others.end());
+  g_any_others.store(!g_others.empty(), std::memory_order_release);
 }
 
 void forget_streams() noexcept {

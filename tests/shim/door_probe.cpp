@@ -1,63 +1,21 @@
 // A driver-API program that looks at the doors from the inside: where lookups lead, and what calls answer.
 // Run by shim_test.cpp, one case per process: `door_probe CASE`.
 
-#include <cuda.h>
-#include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
+#include <cstddef>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "tests/shim/probe.h"
+
 extern "C" int tp_test_position();
 
+namespace tidepool::test {
 namespace {
-
-#define EXPECT(condition) ((condition) ? void() : failed(__LINE__, #condition))
-
-[[noreturn]] void failed(int line, const char* what) {
-  std::fprintf(stderr, "door_probe.cpp:%d: %s\n", line, what);
-  std::exit(1);
-}
-
-void* driver() {
-  static void* const handle = dlopen("libcuda.so.1", RTLD_NOW);
-  EXPECT(handle != nullptr);
-  return handle;
-}
-
-template <class F>
-F* find(const char* name) {
-  return reinterpret_cast<F*>(dlsym(driver(), name));
-}
-#define DRIVER(name) find<decltype(name)>(#name)
-
-bool is_in(const void* function, const char* library) {
-  Dl_info info{};
-  return function != nullptr && dladdr(function, &info) != 0 &&
-         std::strstr(info.dli_fname, library) != nullptr;
-}
-bool is_hook(const void* function) {
-  return is_in(function, "libtidepool");
-}
-bool is_drivers(const void* function) {
-  return is_in(function, "libcuda.so");
-}
-
-CUcontext start() {
-  EXPECT(DRIVER(cuInit)(0) == CUDA_SUCCESS);
-  CUcontext context = nullptr;
-  EXPECT(DRIVER(cuDevicePrimaryCtxRetain)(&context, 0) == CUDA_SUCCESS);
-  EXPECT(DRIVER(cuCtxSetCurrent)(context) == CUDA_SUCCESS);
-  return context;
-}
 
 void dlsym_door() {
   for (const char* name : {"cuMemAlloc_v2", "cuLaunchKernel", "cuLaunchKernel_ptsz", "cuMemcpyHtoD_v2_ptds",
@@ -119,8 +77,6 @@ void disabled() {
   EXPECT(DRIVER(cuMemGetInfo_v2)(&free, &total) == CUDA_SUCCESS);
   EXPECT(total >= (std::size_t{1} << 30));  // the whole card, not the budget
 }
-
-constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 void memory() {
   const CUcontext context = start();
@@ -186,112 +142,6 @@ void memory() {
   EXPECT(release(pitched) == CUDA_SUCCESS);
 }
 
-// Memory of a context that the program made for itself is the driver's, and works as ever.
-void own_context() {
-  EXPECT(DRIVER(cuInit)(0) == CUDA_SUCCESS);
-  CUcontext context = nullptr;
-  EXPECT(DRIVER(cuCtxCreate_v4)(&context, nullptr, 0, 0) == CUDA_SUCCESS);
-  CUdeviceptr block = 0;
-  EXPECT(DRIVER(cuMemAlloc_v2)(&block, 4 * kMiB) == CUDA_SUCCESS);
-  EXPECT(DRIVER(cuMemsetD8_v2)(block, 1, 4 * kMiB) == CUDA_SUCCESS);
-  EXPECT(DRIVER(cuMemFree_v2)(block) == CUDA_SUCCESS);
-  std::size_t free = 0;
-  std::size_t total = 0;
-  std::size_t device_total = 0;
-  EXPECT(DRIVER(cuDeviceTotalMem_v2)(&device_total, 0) == CUDA_SUCCESS);
-  EXPECT(DRIVER(cuMemGetInfo_v2)(&free, &total) == CUDA_SUCCESS);
-  EXPECT(total == device_total && total > 1024 * kMiB);  // the device's own
-}
-
-// Twice the budget in blocks of the primary context, each filled with its number plus one.
-constexpr std::size_t kBlock = 4 * kMiB;
-std::vector<CUdeviceptr> filled_blocks() {
-  std::vector<CUdeviceptr> blocks(16);
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    EXPECT(DRIVER(cuMemAlloc_v2)(&blocks[i], kBlock) == CUDA_SUCCESS);
-    EXPECT(DRIVER(cuMemsetD8_v2)(blocks[i], static_cast<unsigned char>(i + 1), kBlock) == CUDA_SUCCESS);
-  }
-  EXPECT(DRIVER(cuCtxSynchronize)() == CUDA_SUCCESS);
-  return blocks;
-}
-bool holds(CUdeviceptr block, unsigned char value) {
-  static std::vector<unsigned char> bytes(kBlock);  // one for all: memory is counted in device_reset()
-  EXPECT(DRIVER(cuMemcpyDtoH_v2)(bytes.data(), block, kBlock) == CUDA_SUCCESS);
-  return std::count(bytes.begin(), bytes.end(), value) == static_cast<long>(kBlock);
-}
-
-// Memory of the primary context, used in the streams of another one: pending work there must find it.
-void foreign_context() {
-  const CUcontext primary = start();
-  const std::vector<CUdeviceptr> blocks = filled_blocks();
-  const auto set = DRIVER(cuMemsetD8Async);
-  CUcontext other = nullptr;
-  CUstream stream = nullptr;
-  EXPECT(DRIVER(cuCtxCreate_v4)(&other, nullptr, 0, 0) == CUDA_SUCCESS);
-  EXPECT(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
-  for (int i = 0; i < 20; ++i) {
-    EXPECT(set(blocks[0], 77, kBlock, nullptr) == CUDA_SUCCESS);
-    EXPECT(set(blocks[1], 78, kBlock, stream) == CUDA_SUCCESS);
-  }
-  EXPECT(DRIVER(cuCtxSetCurrent)(primary) == CUDA_SUCCESS);
-  EXPECT(set(blocks[2], 79, kBlock, stream) == CUDA_SUCCESS);
-  for (int round = 0; round < 2; ++round) {
-    for (std::size_t i = 3; i < blocks.size(); ++i)
-      EXPECT(set(blocks[i], static_cast<unsigned char>(i), kBlock, nullptr) == CUDA_SUCCESS);
-  }
-  EXPECT(DRIVER(cuCtxSetCurrent)(other) == CUDA_SUCCESS);
-  EXPECT(DRIVER(cuCtxSynchronize)() == CUDA_SUCCESS);
-  EXPECT(DRIVER(cuCtxSetCurrent)(primary) == CUDA_SUCCESS);
-  for (std::size_t i = 0; i < blocks.size(); ++i)
-    EXPECT(holds(blocks[i], static_cast<unsigned char>(i < 3 ? 77 + i : i)));
-}
-
-// The streams of a context end with it.
-void context_destroy() {
-  const CUcontext primary = start();
-  const std::vector<CUdeviceptr> blocks = filled_blocks();
-  const auto set = DRIVER(cuMemsetD8Async);
-  for (int round = 0; round < 3; ++round) {
-    CUcontext other = nullptr;
-    CUstream stream = nullptr;
-    EXPECT(DRIVER(cuCtxCreate_v4)(&other, nullptr, 0, 0) == CUDA_SUCCESS);
-    EXPECT(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
-    EXPECT(set(blocks[0], 1, kBlock, stream) == CUDA_SUCCESS);
-    EXPECT(DRIVER(cuStreamSynchronize)(stream) == CUDA_SUCCESS);
-    EXPECT(DRIVER(cuCtxDestroy_v2)(other) == CUDA_SUCCESS);
-    EXPECT(DRIVER(cuCtxSetCurrent)(primary) == CUDA_SUCCESS);
-    // Its handle may come back, this time followed.
-    EXPECT(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
-    for (std::size_t i = 1; i < blocks.size(); ++i)
-      EXPECT(set(blocks[i], static_cast<unsigned char>(i + 1), kBlock, stream) == CUDA_SUCCESS);
-    EXPECT(DRIVER(cuStreamDestroy_v2)(stream) == CUDA_SUCCESS);
-  }
-  for (std::size_t i = 0; i < blocks.size(); ++i) EXPECT(holds(blocks[i], static_cast<unsigned char>(i + 1)));
-}
-
-std::size_t resident_memory() {
-  std::ifstream numbers("/proc/self/statm");
-  std::size_t all = 0;
-  std::size_t resident = 0;
-  numbers >> all >> resident;
-  EXPECT(resident > 0);
-  return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-}
-
-// A program that resets its device between jobs starts afresh each time.
-void device_reset() {
-  std::size_t first = 0;
-  for (int job = 0; job < 6; ++job) {
-    start();
-    const std::vector<CUdeviceptr> blocks = filled_blocks();
-    for (std::size_t i = 0; i < blocks.size(); ++i)
-      EXPECT(holds(blocks[i], static_cast<unsigned char>(i + 1)));
-    EXPECT(DRIVER(cuDevicePrimaryCtxReset_v2)(0) == CUDA_SUCCESS);
-    if (job == 1) first = resident_memory();
-  }
-  EXPECT(resident_memory() < first + 32 * kMiB);  // half of what one job keeps outside the device
-}
-
 // A driver that is newer than the table (newer_driver.cpp).
 void newer_driver() {
   EXPECT(is_drivers(dlsym(driver(), "cuNewerEntry")));
@@ -341,8 +191,10 @@ void fork_before_start() {
 }
 
 }  // namespace
+}  // namespace tidepool::test
 
 int main(int argc, char** argv) {
+  using namespace tidepool::test;  // this file is the program
   const std::string_view which = argc == 2 ? argv[1] : "";
   if (which == "dlsym")
     dlsym_door();
@@ -352,21 +204,13 @@ int main(int argc, char** argv) {
     disabled();
   else if (which == "memory")
     memory();
-  else if (which == "own_context")
-    own_context();
-  else if (which == "foreign_context")
-    foreign_context();
-  else if (which == "context_destroy")
-    context_destroy();
-  else if (which == "device_reset")
-    device_reset();
   else if (which == "newer_driver")
     newer_driver();
   else if (which == "fork_after_start")
     fork_after_start();
   else if (which == "fork_before_start")
     fork_before_start();
-  else
+  else if (!run_context_case(which))
     return 2;
   std::puts("as expected");
   return 0;

@@ -114,6 +114,10 @@ TEST_CASE("shim: memory that another context uses stays on the device, with one 
   }
 }
 
+TEST_CASE("shim: a free waits for work of other contexts too") {
+  for (int seed = 1; seed <= 12; ++seed) expect_passes(probe("foreign_free", {"--check", "full"}, seed));
+}
+
 TEST_CASE("shim: nothing is left of the streams of a destroyed context") {
   expect_passes(probe("context_destroy", {"--check", "full"}));
 }

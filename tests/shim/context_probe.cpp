@@ -1,0 +1,172 @@
+// The cases of door_probe about contexts: the program's own, the managed one, and what ends with them.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <fstream>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/shim/probe.h"
+
+namespace tidepool::test {
+namespace {
+
+// Memory of a context that the program made for itself is the driver's, and works as ever.
+void own_context() {
+  EXPECT(DRIVER(cuInit)(0) == CUDA_SUCCESS);
+  CUcontext context = nullptr;
+  EXPECT(DRIVER(cuCtxCreate_v4)(&context, nullptr, 0, 0) == CUDA_SUCCESS);
+  CUdeviceptr block = 0;
+  EXPECT(DRIVER(cuMemAlloc_v2)(&block, 4 * kMiB) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuMemsetD8_v2)(block, 1, 4 * kMiB) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuMemFree_v2)(block) == CUDA_SUCCESS);
+  std::size_t free = 0;
+  std::size_t total = 0;
+  std::size_t device_total = 0;
+  EXPECT(DRIVER(cuDeviceTotalMem_v2)(&device_total, 0) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuMemGetInfo_v2)(&free, &total) == CUDA_SUCCESS);
+  EXPECT(total == device_total && total > 1024 * kMiB);  // the device's own
+}
+
+// Twice the budget in blocks of the primary context, each filled with its number plus one.
+constexpr std::size_t kBlock = 4 * kMiB;
+std::vector<CUdeviceptr> filled_blocks() {
+  std::vector<CUdeviceptr> blocks(16);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    EXPECT(DRIVER(cuMemAlloc_v2)(&blocks[i], kBlock) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuMemsetD8_v2)(blocks[i], static_cast<unsigned char>(i + 1), kBlock) == CUDA_SUCCESS);
+  }
+  EXPECT(DRIVER(cuCtxSynchronize)() == CUDA_SUCCESS);
+  return blocks;
+}
+bool holds(CUdeviceptr block, unsigned char value) {
+  static std::vector<unsigned char> bytes(kBlock);  // one for all: memory is counted in device_reset()
+  EXPECT(DRIVER(cuMemcpyDtoH_v2)(bytes.data(), block, kBlock) == CUDA_SUCCESS);
+  return std::count(bytes.begin(), bytes.end(), value) == static_cast<long>(kBlock);
+}
+
+// Memory of the primary context, used in the streams of another one: pending work there must find it.
+void foreign_context() {
+  const CUcontext primary = start();
+  const std::vector<CUdeviceptr> blocks = filled_blocks();
+  const auto set = DRIVER(cuMemsetD8Async);
+  CUcontext other = nullptr;
+  CUstream stream = nullptr;
+  EXPECT(DRIVER(cuCtxCreate_v4)(&other, nullptr, 0, 0) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT(set(blocks[0], 77, kBlock, nullptr) == CUDA_SUCCESS);
+    EXPECT(set(blocks[1], 78, kBlock, stream) == CUDA_SUCCESS);
+  }
+  EXPECT(DRIVER(cuCtxSetCurrent)(primary) == CUDA_SUCCESS);
+  EXPECT(set(blocks[2], 79, kBlock, stream) == CUDA_SUCCESS);
+  for (int round = 0; round < 2; ++round) {
+    for (std::size_t i = 3; i < blocks.size(); ++i)
+      EXPECT(set(blocks[i], static_cast<unsigned char>(i), kBlock, nullptr) == CUDA_SUCCESS);
+  }
+  EXPECT(DRIVER(cuCtxSetCurrent)(other) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuCtxSynchronize)() == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuCtxSetCurrent)(primary) == CUDA_SUCCESS);
+  for (std::size_t i = 0; i < blocks.size(); ++i)
+    EXPECT(holds(blocks[i], static_cast<unsigned char>(i < 3 ? 77 + i : i)));
+}
+
+// Freed while work of another context is on its way: that work must not reach whoever gets the memory next.
+void foreign_free() {
+  static std::atomic<bool> may_end{false};
+  const CUcontext primary = start();
+  const std::vector<CUdeviceptr> blocks = filled_blocks();
+  const auto set = DRIVER(cuMemsetD8Async);
+  CUcontext other = nullptr;
+  CUstream stream = nullptr;
+  EXPECT(DRIVER(cuCtxCreate_v4)(&other, nullptr, 0, 0) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+  const CUhostFn wait = [](void*) {
+    while (!may_end) std::this_thread::yield();
+  };
+  // Some seeds run the work at once (one in six does not); then the free has nothing to wait for.
+  for (std::size_t i = 1; i < 3; ++i) {
+    EXPECT(DRIVER(cuCtxSetCurrent)(other) == CUDA_SUCCESS);
+    EXPECT(set(blocks[i], 98, kBlock, stream) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuCtxSynchronize)() == CUDA_SUCCESS);
+    may_end = false;
+    std::thread later([] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      may_end = true;
+    });
+    EXPECT(DRIVER(cuLaunchHostFunc)(stream, wait, nullptr) == CUDA_SUCCESS);
+    EXPECT(set(blocks[i], 99, kBlock, stream) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuCtxSetCurrent)(primary) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuMemFree_v2)(blocks[i]) == CUDA_SUCCESS);
+    EXPECT(may_end);
+    later.join();
+  }
+  EXPECT(DRIVER(cuCtxDestroy_v2)(other) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuMemFree_v2)(blocks[0]) == CUDA_SUCCESS);  // with nothing left to wait for
+}
+
+// The streams of a context end with it.
+void context_destroy() {
+  const CUcontext primary = start();
+  const std::vector<CUdeviceptr> blocks = filled_blocks();
+  const auto set = DRIVER(cuMemsetD8Async);
+  for (int round = 0; round < 3; ++round) {
+    CUcontext other = nullptr;
+    CUstream stream = nullptr;
+    EXPECT(DRIVER(cuCtxCreate_v4)(&other, nullptr, 0, 0) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    EXPECT(set(blocks[0], 1, kBlock, stream) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuStreamSynchronize)(stream) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuCtxDestroy_v2)(other) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuCtxSetCurrent)(primary) == CUDA_SUCCESS);
+    // Its handle may come back, this time followed.
+    EXPECT(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    for (std::size_t i = 1; i < blocks.size(); ++i)
+      EXPECT(set(blocks[i], static_cast<unsigned char>(i + 1), kBlock, stream) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuStreamDestroy_v2)(stream) == CUDA_SUCCESS);
+  }
+  for (std::size_t i = 0; i < blocks.size(); ++i) EXPECT(holds(blocks[i], static_cast<unsigned char>(i + 1)));
+}
+
+std::size_t resident_memory() {
+  std::ifstream numbers("/proc/self/statm");
+  std::size_t all = 0;
+  std::size_t resident = 0;
+  numbers >> all >> resident;
+  EXPECT(resident > 0);
+  return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+// A program that resets its device between jobs starts afresh each time.
+void device_reset() {
+  std::size_t first = 0;
+  for (int job = 0; job < 6; ++job) {
+    start();
+    const std::vector<CUdeviceptr> blocks = filled_blocks();
+    for (std::size_t i = 0; i < blocks.size(); ++i)
+      EXPECT(holds(blocks[i], static_cast<unsigned char>(i + 1)));
+    EXPECT(DRIVER(cuDevicePrimaryCtxReset_v2)(0) == CUDA_SUCCESS);
+    if (job == 1) first = resident_memory();
+  }
+  EXPECT(resident_memory() < first + 32 * kMiB);  // half of what one job keeps outside the device
+}
+
+}  // namespace
+
+bool run_context_case(std::string_view name) {
+  constexpr std::pair<std::string_view, void (*)()> kCases[] = {{"own_context", own_context},
+                                                                {"foreign_context", foreign_context},
+                                                                {"foreign_free", foreign_free},
+                                                                {"context_destroy", context_destroy},
+                                                                {"device_reset", device_reset}};
+  for (const auto& [known, run] : kCases) {
+    if (known == name) return run(), true;
+  }
+  return false;
+}
+
+}  // namespace tidepool::test
