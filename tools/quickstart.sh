@@ -68,7 +68,7 @@ mib() {
 $bin/simgpu --device h100 --report "$scratch/plain.json" -- $bin/train_mlp >"$scratch/plain.txt" ||
   tp_fail "train_mlp failed without Tidepool"
 peak=$(peak_of "$scratch/plain.json")
-budget=$((peak / 2))
+budget=$((peak / 2 / 1048576))MiB
 printf '%swithout Tidepool%s  %s of device memory\n' "$bold" "$plain" "$(mib "$peak")"
 
 command=("$bin/simgpu" --device h100 --report "$scratch/tidepool.json" --
@@ -79,10 +79,16 @@ printf '%sunder Tidepool%s    %s of device memory, as the device counted it\n' "
   "$(mib "$(peak_of "$scratch/tidepool.json")")"
 
 sed 's/^/    /' "$scratch/tidepool.txt"
-if cmp -s "$scratch/plain.txt" "$scratch/tidepool.txt"; then
-  printf '%ssame output%s: every loss and the digest of all weights agree, bit for bit\n' "$green" "$plain"
-else
+if ! cmp -s "$scratch/plain.txt" "$scratch/tidepool.txt"; then
   printf '%sdifferent output%s\n' "$red" "$plain"
   diff "$scratch/plain.txt" "$scratch/tidepool.txt" || true
   exit 1
 fi
+printf '%ssame output%s: every loss and the digest of all weights agree, bit for bit\n' "$green" "$plain"
+cat <<TEXT
+
+Next: a program of yours on a GPU, in 8 GiB of its memory:
+    export PATH=\$PWD/$bin:\$PATH
+    tidepool run --device-budget 8GiB -- ./your-program
+tidepool run --help lists the options, README.md says what works today.
+TEXT
