@@ -85,9 +85,18 @@ fi
 # One ctest over all builds, so that there is one result and one summary.
 mkdir -p build/all
 : >build/all/CTestTestfile.cmake
+tp_say "configuring ${presets[*]}"
+configuring=()
+for preset in "${presets[@]}"; do
+  tp_quietly "configuring preset $preset" cmake --preset "$preset" &
+  configuring+=($!)
+done
+for process in "${configuring[@]}"; do
+  wait "$process"
+done
 for preset in "${presets[@]}"; do
   started=$SECONDS
-  tp_quietly "configuring preset $preset" cmake --preset "$preset"
+  tp_say "building preset $preset (one or two minutes the first time)"
   tp_quietly "building preset $preset" cmake --build "build/$preset" --parallel "$jobs"
   tp_say "built preset $preset in $((SECONDS - started)) s"
   printf 'subdirs("%s")\n' "$PWD/build/$preset" >>build/all/CTestTestfile.cmake

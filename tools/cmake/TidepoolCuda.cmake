@@ -1,9 +1,11 @@
 # The CUDA toolkit gives headers (shim, allocator/cuda, simgpu) and nvcc
 # (workloads). Nothing of it is linked except the shared runtime by workloads.
 
-include(CheckLanguage)
-check_language(CUDA)
-if(NOT CMAKE_CUDA_COMPILER)
+# Not by check_language(): that takes two seconds, to find out what the next lines find out again.
+if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  find_program(CMAKE_CUDA_COMPILER nvcc)
+endif()
+if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
   message(FATAL_ERROR
     "Tidepool needs the CUDA toolkit 13.0 or newer to build (nvcc was not found). "
     "Install it from the GPU vendor's repository (package cuda-toolkit-13-0), put nvcc "
