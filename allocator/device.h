@@ -29,6 +29,12 @@ inline constexpr Status kOutOfMemory{2};
 inline constexpr Status kNotReady{600};
 inline constexpr Status kUnknownError{999};
 
+/// Is it one of the answers to a wait that is not allowed while a stream captures a graph
+/// (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED and the codes behind it)?
+constexpr bool is_capture_error(Status status) noexcept {
+  return status.code() >= 900 && status.code() <= 908;
+}
+
 template <class T>
 using DeviceResult = Result<T, Status>;
 

@@ -42,8 +42,9 @@ bool Residency::make_room(Bytes missing) noexcept {
     if (!evictions_.empty()) continue;
     // Blocks on their way in can be evicted, and their host slots used, once they have arrived.
     if (wait_for_incoming()) continue;
-    if (!device_error_.ok() || host_is_full_) return false;
+    if (!device_error_.ok()) return false;
     if (wait_for_freed()) continue;
+    if (host_is_full_ || !device_error_.ok()) return false;
     // What is left is held by launches between their check and their enqueue; they do not wait for us.
     if (!others_hold_memory() || monotonic_now() > deadline) return false;
     const timespec nap{0, 50'000};
@@ -105,8 +106,11 @@ bool Residency::strip_freed() noexcept {
   return false;
 }
 
-std::vector<BlockId> Residency::choose_victims(Bytes missing) noexcept {
-  std::vector<std::pair<std::uint64_t, BlockId>> candidates;
+const std::vector<BlockId>& Residency::choose_victims(Bytes missing) noexcept {
+  std::vector<std::pair<std::uint64_t, BlockId>>& candidates = candidates_;
+  std::vector<BlockId>& victims = victims_;
+  candidates.clear();
+  victims.clear();
   for (BlockId id = 1; id < arena_.end_id(); ++id) {
     const Block& block = arena_.block(id);
     if (block.load().state() != BlockState::kResident) continue;
@@ -114,7 +118,6 @@ std::vector<BlockId> Residency::choose_victims(Bytes missing) noexcept {
     candidates.emplace_back(block.last_use.load(std::memory_order_relaxed), id);
   }
   std::sort(candidates.begin(), candidates.end());
-  std::vector<BlockId> victims;
   for (const auto& [last_use, id] : candidates) {
     if (missing == Bytes()) break;
     victims.push_back(id);

@@ -28,7 +28,7 @@ Status Residency::open() noexcept {
 }
 
 Status Residency::make_resident(std::span<const BlockId> set, Stream* stream, WorkName what) noexcept {
-  StatsPage::instance().add(Metric::launches_slow_total, 1);
+  StatsPage::instance().add(Metric::slow_path_total, 1);
   const Nanos start = monotonic_now();
   Use incoming;
   pin(set);
@@ -125,8 +125,7 @@ Status Residency::bring_all(std::span<const BlockId> set, WorkName what) noexcep
   if (whole > pool_.limit()) {
     report<Msg::TP2001>(WorkName::Text(what).c_str(), BytesText(whole).c_str(),
                         BytesText(pool_.limit()).c_str());
-    StatsPage::instance().add(Metric::out_of_memory_total, 1);
-    return kOutOfMemory;
+    return count_refusal();
   }
 
   // All copies out start before the first copy in, so that both directions run at once.
@@ -337,9 +336,11 @@ Status Residency::keep(std::span<const BlockId> set, WorkName what) noexcept {
     Block& block = arena_.block(id);
     if (block.load().state() == BlockState::kFreed || block.kept.exchange(true)) {
       block.pins.fetch_sub(1, std::memory_order_release);
-    } else {
-      kept_bytes_.fetch_add(block.span.count(), std::memory_order_relaxed);
+      continue;
     }
+    kept_bytes_.fetch_add(block.span.count(), std::memory_order_relaxed);
+    // Freed in between: then the free saw no kept block, or takes it back as well; one of the two does.
+    if (block.load().state() == BlockState::kFreed) release_kept(block);
   }
   return kOk;
 }
@@ -350,11 +351,15 @@ void Residency::release_kept(Block& block) noexcept {
   kept_bytes_.fetch_sub(block.span.count(), std::memory_order_relaxed);
 }
 
-Status Residency::refuse(Bytes asked) noexcept {
+Status Residency::count_refusal() noexcept {
   StatsPage::instance().add(Metric::out_of_memory_total, 1);
+  return kOutOfMemory;
+}
+
+Status Residency::refuse(Bytes asked) noexcept {
   report<Msg::TP2002>(BytesText(asked).c_str(), BytesText(pool_.limit() - kept()).c_str(),
                       BytesText(host_.used()).c_str(), BytesText(host_.budget()).c_str());
-  return kOutOfMemory;
+  return count_refusal();
 }
 
 bool Residency::may_keep(Bytes span) const noexcept {

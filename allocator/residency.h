@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "allocator/arena.h"
@@ -83,9 +84,11 @@ class Residency {
   Status keep(std::span<const BlockId> set, WorkName what) noexcept;
   /// Bytes of kept blocks.
   [[nodiscard]] Bytes kept() const noexcept { return Bytes(kept_bytes_.load(std::memory_order_relaxed)); }
-  /// Says that so much memory cannot be had, and counts it: kOutOfMemory. Every request of the program that
-  /// is refused goes through here once.
+  /// Says that an allocation of so much is refused, and counts it: kOutOfMemory. Each that is refused goes
+  /// through here once.
   Status refuse(Bytes asked) noexcept;
+  /// Counts a refusal that has been said with a message of its own: kOutOfMemory.
+  static Status count_refusal() noexcept;
   /// False if keeping so much more would leave no room for the largest block that moves.
   [[nodiscard]] bool may_keep(Bytes span) const noexcept;
   /// keep() for all allocated blocks; from then on nothing is evicted.
@@ -150,7 +153,7 @@ class Residency {
   bool wait_for_freed() noexcept;
   bool being_copied(BlockId id) const noexcept;
   void start_evictions(Bytes missing) noexcept;
-  std::vector<BlockId> choose_victims(Bytes missing) noexcept;
+  const std::vector<BlockId>& choose_victims(Bytes missing) noexcept;
   void begin_copy_out(BlockId id, StateWord outgoing) noexcept;
   bool finish_eviction() noexcept;
   bool others_hold_memory() noexcept;
@@ -178,6 +181,9 @@ class Residency {
   Status device_error_ = kOk;       // turnstile; what a wait on the device answered, if not "done"
   int failed_copies_ = 0;           // turnstile; copies out that failed since the owner's turn began
   std::vector<BlockId> wanted_;     // turnstile; what the owner is bringing, sorted
+  // turnstile; kept between calls, so that a search for victims seldom needs memory of its own
+  std::vector<std::pair<std::uint64_t, BlockId>> candidates_;
+  std::vector<BlockId> victims_;
 
   std::mutex freed_lock_;       // freed_, and every move out of kFreed
   std::vector<BlockId> freed_;  // pairs of address and memory, oldest first

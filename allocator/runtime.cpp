@@ -101,7 +101,9 @@ DeviceResult<DevicePtr> Runtime::allocate(Bytes size) noexcept {
   const bool is_small = size <= SlabHeap::kLargest && size < min_block_;
   DeviceResult<DevicePtr> at = is_small ? slabs_.allocate(size) : allocate_block(size);
   if (at.ok()) StatsPage::instance().add(Metric::blocks_managed_total, 1);
-  if (!at.ok()) StatsPage::instance().raise(Metric::refused_bytes_peak, (allocated() + size).count());
+  if (!at.ok() && at.error() == kOutOfMemory) {
+    StatsPage::instance().raise(Metric::refused_bytes_peak, (allocated() + size).count());
+  }
   publish_allocated();
   return at;
 }
@@ -225,7 +227,7 @@ void Runtime::note_other_use(Block& block, Use use) noexcept {
 Status Runtime::keep(DevicePtr at, WorkName what) noexcept {
   const BlockId id = arena_->find(at.address());
   if (id == kNoBlock) return kInvalidValue;
-  return residency_.keep({&id, 1}, what);
+  return keep({&id, 1}, what);
 }
 
 std::vector<BlockId> Runtime::live_blocks() const {
@@ -245,7 +247,7 @@ Status Runtime::freeze(WorkName what) noexcept {
   if (total > pool_.limit()) {
     report<Msg::TP2102>(BytesText(total).c_str(), WorkName::Text(what).c_str(),
                         BytesText(pool_.limit()).c_str());
-    return kOutOfMemory;
+    return Residency::count_refusal();
   }
   return residency_.freeze(live, what);
 }

@@ -71,6 +71,8 @@ class Runtime {
   /// The block at the address stays on the device until it is freed: something refers to it that we cannot
   /// follow.
   Status keep(DevicePtr at, WorkName what) noexcept;
+  /// The same for all of these blocks that are live; if it fails, none of them was kept by it.
+  Status keep(std::span<const BlockId> ids, WorkName what) noexcept { return residency_.keep(ids, what); }
   /// keep() for everything, now and later: from here on nothing is evicted. kOutOfMemory, with a message that
   /// names `what`: not everything fits, and nothing has changed.
   Status freeze(WorkName what) noexcept;

@@ -43,6 +43,12 @@ struct Entry<H, Handler, CUresult (*)(A...)> {
  private:
   // The process' first call, a process that is not managed, or a call from inside ourselves.
   [[gnu::noinline]] static CUresult call_outside(A... args) noexcept {
+    // The driver's own constructors, run by our dlopen of it, may come here: waiting for ourselves would
+    // hang.
+    if (t_depth != 0 && g_mode.load(std::memory_order_acquire) == Mode::kCold) {
+      const auto real = reinterpret_cast<Function>(next_definition(H));
+      return real != nullptr ? real(args...) : CUDA_ERROR_NOT_INITIALIZED;
+    }
     const Mode mode = enter_process();
     const RealDriver* driver = real_driver();
     if (driver == nullptr) return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;

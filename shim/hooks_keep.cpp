@@ -30,6 +30,10 @@ constexpr auto kKeepArgument = [](const auto& call, auto... args) noexcept {
     value = address;
   }
   if (const CUresult kept = keep(value, call.kName); kept != CUDA_SUCCESS) return kept;
+  // The memory is in use in this stream's context from now on; a free has to wait for it.
+  if constexpr (std::is_same_v<std::tuple_element_t<0, std::tuple<decltype(args)...>>, CUstream>) {
+    if (managed() != nullptr) (void)is_followed(std::get<0>(std::tuple(args...)));
+  }
   return call(args...);
 };
 
@@ -52,6 +56,7 @@ constexpr auto kBatchMemOp = [](const auto& call, CUstream stream, unsigned coun
     }
     if (const CUresult kept = keep(address, call.kName); kept != CUDA_SUCCESS) return kept;
   }
+  if (managed() != nullptr) (void)is_followed(stream);
   return call(stream, count, operations, flags);
 };
 
@@ -68,9 +73,9 @@ constexpr auto kTexture = [](const auto& call, CUtexObject* out, const CUDA_RESO
 
 constexpr auto kFreeze = [](const auto& call, auto... args) noexcept {
   if (runtime::Runtime* runtime = managed(); runtime != nullptr && !runtime->frozen()) {
-    report<Msg::TP2101>(call.kName);
     if (const auto status = runtime->freeze(call.kName); !status.ok())
       return static_cast<CUresult>(status.code());
+    report<Msg::TP2101>(call.kName);
   }
   return call(args...);
 };
@@ -85,9 +90,8 @@ constexpr auto kStreamDestroy = [](const auto& call, CUstream stream) noexcept {
 
 // Takes the context's streams and functions with it. Nothing was recorded in those streams (shim/gate.h).
 constexpr auto kContextDestroy = [](const auto& call, CUcontext context) noexcept {
-  forget_context(context);
   forget_layouts();
-  return call(context);
+  return end_context(context, [&] { return call(context); });
 };
 
 }  // namespace

@@ -13,18 +13,20 @@
 namespace tidepool::shim {
 namespace {
 
-/// The kernel's name as its source has it, where that can be told.
+/// The kernel's name as its source has it, where that can be told. `function` may be a CUkernel.
 void name_kernel(const void* function, std::span<char> buffer) noexcept {
   const char* symbol = nullptr;
   const RealDriver& driver = active_driver();
-  auto* handle = static_cast<CUfunction>(const_cast<void*>(function));
-  const bool is_known = driver.cuFuncGetName != nullptr &&
-                        driver.cuFuncGetName(&symbol, handle) == CUDA_SUCCESS && symbol != nullptr;
-  char* const readable = is_known ? abi::__cxa_demangle(symbol, nullptr, nullptr, nullptr) : nullptr;
-  TextWriter(buffer.data(), buffer.size())
-      .put(readable != nullptr ? readable
-           : is_known          ? symbol
-                               : "(unnamed)");
+  auto* handle = const_cast<void*>(function);
+  if (driver.cuFuncGetName == nullptr ||
+      driver.cuFuncGetName(&symbol, static_cast<CUfunction>(handle)) != CUDA_SUCCESS) {
+    symbol = nullptr;
+    if (driver.cuKernelGetName != nullptr)
+      (void)driver.cuKernelGetName(&symbol, static_cast<CUkernel>(handle));
+  }
+  if (symbol == nullptr) symbol = "(unnamed)";
+  char* const readable = abi::__cxa_demangle(symbol, nullptr, nullptr, nullptr);
+  TextWriter(buffer.data(), buffer.size()).put("kernel ").put(readable != nullptr ? readable : symbol);
   std::free(readable);
 }
 

@@ -104,6 +104,13 @@ bool is_limited(CUdevice device) noexcept {
   return !g_gave_up;
 }
 
+void lock_for_fork() noexcept {
+  g_lock.lock();
+}
+void unlock_after_fork() noexcept {
+  g_lock.unlock();
+}
+
 runtime::Runtime* forget_managed(CUdevice device) noexcept {
   const std::lock_guard guard(g_lock);
   Managed* managed = g_managed.load(std::memory_order_acquire);

@@ -25,6 +25,10 @@ CUcontext managed_context() noexcept;
 /// The managed device; -1 if nothing is managed.
 CUdevice managed_device() noexcept;
 
+/// Around a fork: no other thread is just then making a device the managed one.
+void lock_for_fork() noexcept;
+void unlock_after_fork() noexcept;
+
 /// Before the program resets the managed device: its memory goes, and everything that was taken for it. Null,
 /// or, where the device is in an error and gives nothing back, the runtime to abandon() after the reset.
 runtime::Runtime* forget_managed(CUdevice device) noexcept;

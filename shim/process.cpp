@@ -6,6 +6,7 @@
 #include "allocator/epoch.h"
 #include "allocator/support/message.h"
 #include "allocator/support/stats_page.h"
+#include "shim/managed.h"
 #include "shim/real_driver.h"
 
 extern char** environ;
@@ -23,14 +24,17 @@ pthread_once_t g_start = PTHREAD_ONCE_INIT;
 pthread_once_t g_decision = PTHREAD_ONCE_INIT;
 
 // Everything that was managed belongs to the parent, and CUDA is not usable in a child of a process that has
-// initialised it: the child forwards. A child of a process that never called CUDA starts afresh.
+// initialised it: the child forwards. A child of a process that managed nothing is like any process, also if
+// the parent has looked up driver functions.
 void after_fork_in_child() noexcept {
+  unlock_after_fork();
   StatsPage::instance().reset_after_fork();
   runtime::EpochRegistry::instance().reset_after_fork();
-  if (g_mode.load(std::memory_order_relaxed) == Mode::kActive) g_mode.store(Mode::kPassthrough);
+  const bool is_active = g_mode.load(std::memory_order_relaxed) == Mode::kActive;
+  if (is_active && managed() != nullptr) g_mode.store(Mode::kPassthrough);
 }
 
-void* next_definition(const HookRow& row) noexcept {
+void* next_of(const HookRow& row) noexcept {
   return real_dlsym(RTLD_NEXT, row.name);
 }
 
@@ -44,12 +48,12 @@ void start() noexcept {
   g_options = load_options(environ, &g_issues);
   if (g_options.disable) {
     g_mode.store(Mode::kDisabled);
-    redirect_all(&next_definition);
+    redirect_all(&next_of);
     return;
   }
   open_messages(g_options.quiet);
   if (!are_options_refused()) StatsPage::attach(g_options.run_dir.c_str());
-  ::pthread_atfork(nullptr, nullptr, &after_fork_in_child);
+  ::pthread_atfork(&lock_for_fork, &unlock_after_fork, &after_fork_in_child);
 }
 
 // Only a process that uses CUDA says what is wrong with the options: most that are started with the library
@@ -77,6 +81,10 @@ __attribute__((constructor)) void on_load() noexcept {
 }
 
 }  // namespace
+
+void* next_definition(Hook hook) noexcept {
+  return next_of(hook_row(hook));
+}
 
 const Options& options() noexcept {
   return g_options;

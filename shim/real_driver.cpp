@@ -58,6 +58,8 @@ void find_all() noexcept {
   optional(g_driver.cuFuncGetParamInfo, "cuFuncGetParamInfo");
   optional(g_driver.cuKernelGetParamInfo, "cuKernelGetParamInfo");
   optional(g_driver.cuFuncGetName, "cuFuncGetName");
+  optional(g_driver.cuKernelGetName, "cuKernelGetName");
+  optional(g_driver.cuCtxSynchronize_v2, "cuCtxSynchronize_v2");
   if (g_driver.missing == nullptr && g_driver.cuFuncGetParamInfo == nullptr) {
     g_driver.missing = "cuFuncGetParamInfo";
   }

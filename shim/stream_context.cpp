@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <new>
 #include <vector>
 
 #include "shim/managed.h"
@@ -23,18 +25,64 @@ std::atomic<std::uintptr_t>& place_of(std::uintptr_t handle) noexcept {
   return g_followed[(handle * 0x9E3779B97F4A7C15u) >> 54];
 }
 
-constinit std::mutex g_lock;
-std::vector<CUcontext> g_others;  // g_lock
-constinit std::atomic<bool> g_any_others{false};
+/// Contexts in whose streams managed memory was used.
+class Others {
+ public:
+  void add(CUcontext context) noexcept {
+    const std::lock_guard guard(lock_);
+    if (std::find(known_.begin(), known_.end(), context) == known_.end()) known_.push_back(context);
+    any_.store(true, std::memory_order_release);
+  }
+  void remove(CUcontext context) noexcept {
+    const std::lock_guard guard(lock_);
+    known_.erase(std::remove(known_.begin(), known_.end(), context), known_.end());
+    any_.store(!known_.empty(), std::memory_order_release);
+  }
+  [[nodiscard]] bool any() const noexcept { return any_.load(std::memory_order_acquire); }
+  [[nodiscard]] std::vector<CUcontext> all() noexcept {
+    const std::lock_guard guard(lock_);
+    return known_;
+  }
+  /// For ContextsHeld. Not needed to add one: a launch never waits behind a free.
+  std::mutex held;
+
+ private:
+  std::mutex lock_;
+  std::vector<CUcontext> known_;
+  std::atomic<bool> any_{false};
+};
+
+/// Never destroyed: hooks run until the process has ended.
+Others& others() noexcept {
+  alignas(Others) static std::byte storage[sizeof(Others)];
+  static Others* const only = ::new (storage) Others;
+  return *only;
+}
+
+static_assert(runtime::is_capture_error(runtime::Status(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)) &&
+              runtime::is_capture_error(runtime::Status(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)));
 
 /// Is it the managed context? Another one is remembered.
 bool is_managed(CUresult asked, CUcontext context) noexcept {
   if (asked != CUDA_SUCCESS || context == nullptr) return false;
   if (context == managed_context()) return true;
-  const std::lock_guard guard(g_lock);
-  if (std::find(g_others.begin(), g_others.end(), context) == g_others.end()) g_others.push_back(context);
-  g_any_others.store(true, std::memory_order_release);
+  others().add(context);
   return false;
+}
+
+/// Waits for all work in the context. The thread's current context stays what it is, where the driver can
+/// (13.0) also if that context is in an error.
+CUresult synchronize(CUcontext context) noexcept {
+  const RealDriver& driver = active_driver();
+  if (driver.cuCtxSynchronize_v2 != nullptr) return driver.cuCtxSynchronize_v2(context);
+  CUcontext current = nullptr;
+  CUresult result = driver.runtime.cuCtxGetCurrent(&current);
+  if (result != CUDA_SUCCESS) return result;
+  result = driver.runtime.cuCtxSetCurrent(context);
+  if (result != CUDA_SUCCESS) return result;
+  result = driver.runtime.cuCtxSynchronize();
+  (void)driver.runtime.cuCtxSetCurrent(current);
+  return result;
 }
 
 }  // namespace
@@ -58,27 +106,28 @@ bool is_followed(CUstream stream) noexcept {
 }
 
 CUresult wait_for_others() noexcept {
-  if (!g_any_others.load(std::memory_order_acquire)) return CUDA_SUCCESS;
-  std::vector<CUcontext> others;
-  {
-    const std::lock_guard guard(g_lock);
-    others = g_others;
+  if (!others().any()) return CUDA_SUCCESS;
+  const ContextsHeld held;
+  CUresult refused = CUDA_SUCCESS;
+  for (CUcontext context : others().all()) {
+    const CUresult waited = synchronize(context);
+    if (runtime::is_capture_error(runtime::Status(waited))) {
+      refused = waited;
+    } else if (waited != CUDA_SUCCESS) {
+      ContextsHeld::forget(context);
+    }
   }
-  const runtime::DriverTable& driver = active_driver().runtime;
-  for (CUcontext context : others) {
-    if (const CUresult pushed = driver.cuCtxPushCurrent_v2(context); pushed != CUDA_SUCCESS) return pushed;
-    const CUresult waited = driver.cuCtxSynchronize();
-    (void)driver.cuCtxPopCurrent_v2(&context);
-    if (waited != CUDA_SUCCESS) return waited;
-  }
-  return CUDA_SUCCESS;
+  return refused;
 }
 
-void forget_context(CUcontext context) noexcept {
-  forget_streams();
-  const std::lock_guard guard(g_lock);
-  g_others.erase(std::remove(g_others.begin(), g_others.end(), context), g_others.end());
-  g_any_others.store(!g_others.empty(), std::memory_order_release);
+ContextsHeld::ContextsHeld() noexcept {
+  others().held.lock();
+}
+ContextsHeld::~ContextsHeld() {
+  others().held.unlock();
+}
+void ContextsHeld::forget(CUcontext context) noexcept {
+  others().remove(context);
 }
 
 void forget_streams() noexcept {

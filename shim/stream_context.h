@@ -14,12 +14,32 @@ bool is_followed(CUstream stream) noexcept;
 
 /// Waits for all work in contexts, other than the managed one, in whose streams managed memory was used: a
 /// free waits for the managed context only. Work of green contexts is waited for with their primary context
-/// (cuCtxSynchronize). One load where there are none.
+/// (cuCtxSynchronize). Contexts that are gone or broken have no work left and are forgotten. Fails only where
+/// one may not be waited for because it captures a graph. One load where there are none.
 CUresult wait_for_others() noexcept;
 
-/// Before a stream or a context is destroyed: handles may come back for streams of other contexts.
+/// Before a stream is destroyed: handles may come back for streams of other contexts.
 void forget_streams() noexcept;
-/// Before a context is destroyed, which ends the work in it.
-void forget_context(CUcontext context) noexcept;
+
+/// While one exists, nobody else waits in another context or ends one by end_context().
+class ContextsHeld {
+ public:
+  ContextsHeld() noexcept;
+  ~ContextsHeld();
+  ContextsHeld(const ContextsHeld&) = delete;
+  ContextsHeld& operator=(const ContextsHeld&) = delete;
+  /// The context, and the work in it, has ended.
+  static void forget(CUcontext context) noexcept;
+};
+
+/// Runs `destroy()`, the driver's way to end the context, and forgets the context if that succeeded.
+template <class Destroy>
+CUresult end_context(CUcontext context, Destroy&& destroy) noexcept {
+  forget_streams();
+  const ContextsHeld held;
+  const CUresult result = destroy();
+  if (result == CUDA_SUCCESS) ContextsHeld::forget(context);
+  return result;
+}
 
 }  // namespace tidepool::shim

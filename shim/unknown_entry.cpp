@@ -24,6 +24,9 @@ int g_count = 0;  // g_lock
 int not_supported() noexcept {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
+int out_of_memory() noexcept {
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
 
 }  // namespace
 
@@ -35,7 +38,7 @@ extern "C" __attribute__((visibility("hidden"), used)) void* tp_unknown_called(i
     const shim::DepthGuard guard;
     if (runtime::Runtime* runtime = shim::managed(); runtime != nullptr && !runtime->frozen()) {
       report<Msg::TP1012>(static_cast<const char*>(entry.symbol));
-      (void)runtime->freeze(entry.symbol);
+      if (!runtime->freeze(entry.symbol).ok()) return reinterpret_cast<void*>(&out_of_memory);
     }
   }
   return entry.function;

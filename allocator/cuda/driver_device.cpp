@@ -23,15 +23,14 @@ CUevent raw(EventHandle event) noexcept {
 class DriverDevice::Current {
  public:
   explicit Current(const DriverDevice& device) noexcept : driver_(device.driver_) {
-    CUcontext now = nullptr;
-    status_ = status_of(driver_.cuCtxGetCurrent(&now));
-    if (!status_.ok() || now == device.context_) return;
-    status_ = status_of(driver_.cuCtxPushCurrent_v2(device.context_));
-    pushed_ = status_.ok();
+    status_ = status_of(driver_.cuCtxGetCurrent(&before_));
+    if (!status_.ok() || before_ == device.context_) return;
+    status_ = status_of(driver_.cuCtxSetCurrent(device.context_));
+    changed_ = status_.ok();
   }
+  // Setting back also works where the context is broken by now, which a pop would report instead.
   ~Current() {
-    CUcontext popped = nullptr;
-    if (pushed_) (void)driver_.cuCtxPopCurrent_v2(&popped);
+    if (changed_) (void)driver_.cuCtxSetCurrent(before_);
   }
   Current(const Current&) = delete;
   Current& operator=(const Current&) = delete;
@@ -44,8 +43,9 @@ class DriverDevice::Current {
 
  private:
   const DriverTable& driver_;
+  CUcontext before_ = nullptr;
   Status status_ = kOk;
-  bool pushed_ = false;
+  bool changed_ = false;
 };
 
 DeviceResult<DriverDevice*> DriverDevice::create(const DriverTable& driver, CUdevice ordinal) noexcept {

@@ -14,19 +14,19 @@ HookWorkload& workload() {
 
 void launch_8_pointers(benchmark::State& state) {
   HookWorkload& program = workload();
-  for (auto _ : state) program.launch();
+  for ([[maybe_unused]] auto _ : state) program.launch();
 }
 BENCHMARK(launch_8_pointers);
 
 void alloc_free_4mib(benchmark::State& state) {
   HookWorkload& program = workload();
-  for (auto _ : state) program.alloc_free(std::size_t{4} << 20);
+  for ([[maybe_unused]] auto _ : state) program.alloc_free(std::size_t{4} << 20);
 }
 BENCHMARK(alloc_free_4mib);
 
 void alloc_free_64kib(benchmark::State& state) {
   HookWorkload& program = workload();
-  for (auto _ : state) program.alloc_free(std::size_t{64} << 10);
+  for ([[maybe_unused]] auto _ : state) program.alloc_free(std::size_t{64} << 10);
 }
 BENCHMARK(alloc_free_64kib);
 

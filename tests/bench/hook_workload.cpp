@@ -26,7 +26,7 @@ HookWorkload::HookWorkload() {
   check(cuInit(0), "cuInit");
   check(cuDeviceGet(&device, 0), "cuDeviceGet");
   check(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
-  check(cuCtxPushCurrent(context), "cuCtxPushCurrent");
+  check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
   check(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
   for (std::size_t i = 0; i < kPointers; ++i) {
     check(cuMemAlloc(&blocks_[i], kBlockBytes), "cuMemAlloc");

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 const std::string kTidepool = TP_TEST_TIDEPOOL;
 constexpr char kNumbers[] =
     "allocated_bytes_peak=100663296 device_capacity_bytes=50331648 device_resident_bytes_peak=50226790 "
-    "swap_out_bytes_total=1288490189 swap_in_bytes_total=1181116006 launches_total=7";
+    "swap_out_bytes_total=1288490189 swap_in_bytes_total=1181116006 slow_path_total=7";
 
 /// A run in which the stand-in for the library writes these numbers, with its private folder under `tmp`.
 Job job(const ScratchFolder& tmp, std::vector<std::string> words, const char* numbers = kNumbers) {
@@ -60,17 +60,22 @@ TEST_CASE("summary: a job that fitted, and warnings") {
         std::string::npos);
 }
 
-TEST_CASE("summary: a job that was refused memory did not fit") {
+TEST_CASE("summary: a job that was refused memory is told how often, and how much it wanted") {
   ScratchFolder tmp;
   const std::string numbers =
       "allocated_bytes_peak=1024 device_capacity_bytes=4096 device_resident_bytes_peak=1024 ";
   const Outcome asked =
       run(job(tmp, {"false"}, (numbers + "refused_bytes_peak=8192 out_of_memory_total=1").c_str()));
-  CHECK(asked.err.find("(exit 1). Needed 8.0 KiB, did not fit in 4.0 KiB (peak 1.0 KiB). Out of memory once. "
-                       "Nothing had to be swapped.\n") != std::string::npos);
+  CHECK(asked.err.find("(exit 1). Needed 1.0 KiB in 4.0 KiB (peak 1.0 KiB). Out of memory once, with 8.0 KiB "
+                       "wanted. Nothing had to be swapped.\n") != std::string::npos);
+  const Outcome nothing_held =
+      run(job(tmp, {"false"}, "device_capacity_bytes=4096 refused_bytes_peak=8192 out_of_memory_total=1"));
+  CHECK(
+      nothing_held.err.find("Needed 0 B in 4.0 KiB (peak 0 B). Out of memory once, with 8.0 KiB wanted. ") !=
+      std::string::npos);
   // A launch whose own set was too large: nothing was refused that could be added to what it holds.
   const Outcome launched = run(job(tmp, {"true"}, (numbers + "out_of_memory_total=3").c_str()));
-  CHECK(launched.err.find("Needed 1.0 KiB, did not fit in 4.0 KiB (peak 1.0 KiB). Out of memory 3 times. ") !=
+  CHECK(launched.err.find("Needed 1.0 KiB in 4.0 KiB (peak 1.0 KiB). Out of memory 3 times. ") !=
         std::string::npos);
 }
 

@@ -109,6 +109,65 @@ void foreign_free() {
   EXPECT(DRIVER(cuMemFree_v2)(blocks[0]) == CUDA_SUCCESS);  // with nothing left to wait for
 }
 
+// A thread that makes contexts, uses managed memory in them, and destroys them is no concern of frees
+// elsewhere.
+void foreign_destroy_race() {
+  static std::atomic<bool> stop{false};
+  start();
+  const std::vector<CUdeviceptr> blocks = filled_blocks();
+  std::thread maker([&] {
+    while (!stop) {
+      CUcontext other = nullptr;
+      CUstream stream = nullptr;
+      EXPECT(DRIVER(cuCtxCreate_v4)(&other, nullptr, 0, 0) == CUDA_SUCCESS);
+      EXPECT(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+      EXPECT(DRIVER(cuMemsetD8Async)(blocks[0], 5, kBlock, stream) == CUDA_SUCCESS);
+      EXPECT(DRIVER(cuCtxSynchronize)() == CUDA_SUCCESS);
+      EXPECT(DRIVER(cuCtxDestroy_v2)(other) == CUDA_SUCCESS);
+    }
+  });
+  for (int round = 0; round < 1000; ++round) {
+    CUdeviceptr block = 0;
+    EXPECT(DRIVER(cuMemAlloc_v2)(&block, kBlock) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuMemFree_v2)(block) == CUDA_SUCCESS);
+  }
+  stop = true;
+  maker.join();
+}
+
+// An error in another context stays there: frees of the managed one work on, and the thread keeps its
+// context.
+void foreign_error() {
+  const CUcontext primary = start();
+  const std::vector<CUdeviceptr> blocks = filled_blocks();
+  std::thread([&] {
+    CUcontext other = nullptr;
+    CUstream stream = nullptr;
+    CUdeviceptr gone = 0;
+    EXPECT(DRIVER(cuCtxCreate_v4)(&other, nullptr, 0, 0) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuMemsetD8Async)(blocks[0], 5, kBlock, stream) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuCtxSynchronize)() == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuMemAddressReserve)(&gone, 2 * kMiB, 0, 0, 0) == CUDA_SUCCESS);
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+    CUmemGenericAllocationHandle handle = 0;
+    EXPECT(DRIVER(cuMemCreate)(&handle, 2 * kMiB, &properties, 0) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuMemMap)(gone, 2 * kMiB, 0, handle, 0) == CUDA_SUCCESS);
+    const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    EXPECT(DRIVER(cuMemSetAccess)(gone, 2 * kMiB, &access, 1) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuMemsetD8Async)(gone, 1, 4096, stream) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuMemUnmap)(gone, 2 * kMiB) == CUDA_SUCCESS);
+    (void)DRIVER(cuCtxSynchronize)();  // for some seeds the memset came before the unmap
+  }).join();
+  for (std::size_t i = 1; i < 4; ++i) EXPECT(DRIVER(cuMemFree_v2)(blocks[i]) == CUDA_SUCCESS);
+  CUcontext current = nullptr;
+  EXPECT(DRIVER(cuCtxGetCurrent)(&current) == CUDA_SUCCESS && current == primary);
+  EXPECT(DRIVER(cuMemsetD8_v2)(blocks[4], 7, kBlock) == CUDA_SUCCESS);
+  EXPECT(holds(blocks[4], 7));
+}
+
 // The streams of a context end with it.
 void context_destroy() {
   const CUcontext primary = start();
@@ -158,11 +217,11 @@ void device_reset() {
 }  // namespace
 
 bool run_context_case(std::string_view name) {
-  constexpr std::pair<std::string_view, void (*)()> kCases[] = {{"own_context", own_context},
-                                                                {"foreign_context", foreign_context},
-                                                                {"foreign_free", foreign_free},
-                                                                {"context_destroy", context_destroy},
-                                                                {"device_reset", device_reset}};
+  constexpr std::pair<std::string_view, void (*)()> kCases[] = {
+      {"own_context", own_context},     {"foreign_context", foreign_context},
+      {"foreign_free", foreign_free},   {"foreign_destroy_race", foreign_destroy_race},
+      {"foreign_error", foreign_error}, {"context_destroy", context_destroy},
+      {"device_reset", device_reset}};
   for (const auto& [known, run] : kCases) {
     if (known == name) return run(), true;
   }

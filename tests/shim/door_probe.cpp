@@ -144,6 +144,10 @@ void memory() {
 
 // A driver that is newer than the table (newer_driver.cpp).
 void newer_driver() {
+  // The first call of all makes the library load the driver, whose constructor calls a hook.
+  void* const known = dlsym(RTLD_DEFAULT, "cuMemFree_v2");
+  EXPECT(is_hook(known));
+  EXPECT(reinterpret_cast<decltype(&cuMemFree_v2)>(known)(0) != CUDA_SUCCESS);
   EXPECT(is_drivers(dlsym(driver(), "cuNewerEntry")));
   void* const newer = dlsym(driver(), "cuMemFree_v9");
   EXPECT(is_hook(newer));

@@ -2,6 +2,7 @@
 
 #include <cuda.h>
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -11,6 +12,7 @@ namespace {
 std::size_t g_total = 0;
 bool g_hooked = false;
 CUdeviceptr g_block = 0;
+bool g_at_exit = false;
 
 template <class F>
 F* find(const char* name) {
@@ -34,6 +36,10 @@ __attribute__((constructor)) void on_load() {
   }
 }
 
+__attribute__((destructor)) void on_exit() {
+  if (g_at_exit && DRIVER(cuMemFree_v2)(g_block) != CUDA_SUCCESS) _exit(3);
+}
+
 }  // namespace
 
 extern "C" {
@@ -44,6 +50,24 @@ __attribute__((visibility("default"))) std::size_t tp_test_early_total() {
 /// Whether dlsym led to a hook there.
 __attribute__((visibility("default"))) bool tp_test_early_hooked() {
   return g_hooked;
+}
+/// Uses the memory in other contexts, and leaves the free to the destructor, which runs after those of a
+/// preloaded library.
+__attribute__((visibility("default"))) void tp_test_early_leave_to_exit() {
+  CUcontext primary = nullptr;
+  if (DRIVER(cuCtxGetCurrent)(&primary) != CUDA_SUCCESS) std::abort();
+  for (int i = 0; i < 3; ++i) {
+    CUcontext other = nullptr;
+    CUstream stream = nullptr;
+    if (DRIVER(cuCtxCreate_v4)(&other, nullptr, 0, 0) != CUDA_SUCCESS ||
+        DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS ||
+        DRIVER(cuMemsetD8Async)(g_block, 2, 4096, stream) != CUDA_SUCCESS ||
+        DRIVER(cuCtxSynchronize)() != CUDA_SUCCESS) {
+      std::abort();
+    }
+  }
+  if (DRIVER(cuCtxSetCurrent)(primary) != CUDA_SUCCESS) std::abort();
+  g_at_exit = true;
 }
 /// Frees what the constructor allocated.
 __attribute__((visibility("default"))) int tp_test_early_free() {

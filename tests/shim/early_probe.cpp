@@ -1,4 +1,5 @@
-// `early_probe hooked|plain BYTES`: what early_library.cpp met in its constructor.
+// `early_probe hooked|plain BYTES [at-exit]`: what early_library.cpp met in its constructor; it frees its
+// memory now or at the end.
 
 #include <cstdio>
 #include <cstdlib>
@@ -7,9 +8,11 @@
 extern "C" std::size_t tp_test_early_total();
 extern "C" bool tp_test_early_hooked();
 extern "C" int tp_test_early_free();
+extern "C" void tp_test_early_leave_to_exit();
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
+  const bool at_exit = argc == 4 && std::string_view(argv[3]) == "at-exit";
+  if (argc != 3 && !at_exit) return 2;
   const bool hooked = std::string_view(argv[1]) == "hooked";
   const std::size_t total = std::strtoull(argv[2], nullptr, 10);
   if (tp_test_early_hooked() != hooked || tp_test_early_total() != total) {
@@ -17,7 +20,9 @@ int main(int argc, char** argv) {
                  tp_test_early_total());
     return 1;
   }
-  if (const int code = tp_test_early_free(); code != 0) {
+  if (at_exit) {
+    tp_test_early_leave_to_exit();
+  } else if (const int code = tp_test_early_free(); code != 0) {
     std::fprintf(stderr, "early_probe: cuMemFree: %d\n", code);
     return 1;
   }

@@ -4,14 +4,15 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <random>
 #include <thread>
 #include <vector>
 
 extern "C" {
 // The linker leads calls of malloc here (--wrap=malloc).
-void* __real_malloc(std::size_t size);  // NOLINT(bugprone-reserved-identifier): the linker's name
-void* __wrap_malloc(std::size_t size);  // NOLINT(bugprone-reserved-identifier)
+void* __real_malloc(std::size_t size);  // NOLINT: the linker's name
+void* __wrap_malloc(std::size_t size);  // NOLINT
 }
 
 namespace {
@@ -64,7 +65,7 @@ TEST_CASE("own memory: where malloc refuses, the reserve serves and is used agai
         held[at] = held.back();
         held.pop_back();
       }
-      const std::size_t size = 1 + random() % 16'000;
+      const std::size_t size = random() % 50 == 0 ? 1 + random() % 400'000 : 1 + random() % 16'000;
       auto* const memory = static_cast<unsigned char*>(take_own_memory(size));
       const auto value = static_cast<unsigned char>(random());
       std::memset(memory, value, size);
@@ -78,6 +79,13 @@ TEST_CASE("own memory: where malloc refuses, the reserve serves and is used agai
   }
   CHECK(all_whole);
   CHECK(given > (std::size_t{100} << 20));
+}
+
+TEST_CASE("own memory: a request that can do without is not served from the reserve") {
+  const Refusing refusing;
+  const bool is_null = ::operator new(16, std::nothrow) == nullptr;
+  g_refusing = false;
+  CHECK(is_null);
 }
 
 TEST_CASE("own memory: with nothing left a call waits, and goes on when there is some") {

@@ -61,6 +61,11 @@ TEST_CASE("shim: CUDA calls in a library's constructor find the options") {
                      {{"TIDEPOOL_DISABLE", "1"}, {"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
 }
 
+TEST_CASE("shim: a library that frees in its destructor, after ours has run, is served") {
+  expect_passes(
+      bare({TP_TEST_EARLY_PROBE, "hooked", "33554432", "at-exit"}, {{"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
+}
+
 TEST_CASE("shim: a wrong option under bare LD_PRELOAD is said, and the program runs unmanaged") {
   const Outcome got = bare({TP_TEST_ELF_PROBE, "1073741824"}, {{"TIDEPOOL_DEVICE_BUDGET", "lots"}});
   expect_passes(got);
@@ -116,6 +121,13 @@ TEST_CASE("shim: memory that another context uses stays on the device, with one 
 
 TEST_CASE("shim: a free waits for work of other contexts too") {
   for (int seed = 1; seed <= 12; ++seed) expect_passes(probe("foreign_free", {"--check", "full"}, seed));
+}
+
+TEST_CASE("shim: contexts that another thread destroys, and errors in them, are no matter of a free") {
+  for (int seed = 1; seed <= 6; ++seed) {
+    expect_passes(probe("foreign_destroy_race", {}, seed));
+    expect_passes(probe("foreign_error", {"--check", "full"}, seed));
+  }
 }
 
 TEST_CASE("shim: nothing is left of the streams of a destroyed context") {

@@ -10,6 +10,8 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
+#include "allocator/support/message.h"
+#include "allocator/support/stats_page.h"
 #include "shim/managed.h"
 #include "shim/process.h"
 #include "tests/unit/runtime_fixture.h"
@@ -75,6 +77,25 @@ TEST_CASE("unknown entry: before the first call everything managed comes home an
   CHECK_FALSE(program.runtime().frozen());
   CHECK(entry() == 42);
   CHECK(program.runtime().frozen());
+  program.synchronize();
+  program.check();
+  g_test_runtime = nullptr;
+}
+
+TEST_CASE("unknown entry: where not everything fits the call is refused, as its message says") {
+  runtime::Program program({.budget = "16MiB"});
+  std::vector<runtime::DevicePtr> blocks(8);
+  for (auto& block : blocks) block = program.allocate(MiB(4));
+  for (const auto block : blocks) REQUIRE(program.touch({block}, 0).ok());
+  g_test_runtime = &program.runtime();
+  const auto said = times_reported(Msg::TP2102);
+  const auto counted = StatsPage::instance().get(Metric::out_of_memory_total);
+  auto* entry =
+      reinterpret_cast<int (*)()>(guard_unknown("cuMemFree", reinterpret_cast<void*>(&tp_test_other_entry)));
+  CHECK(entry() == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(times_reported(Msg::TP2102) == said + 1);
+  CHECK(StatsPage::instance().get(Metric::out_of_memory_total) == counted + 1);
+  CHECK_FALSE(program.runtime().frozen());
   program.synchronize();
   program.check();
   g_test_runtime = nullptr;

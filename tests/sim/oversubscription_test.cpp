@@ -140,7 +140,7 @@ TEST_CASE("oversubscription: a launch that needs more than the budget fails and 
   CHECK(got.code() == 1);
   CHECK(got.err.find("E TP2001 kernel (anonymous namespace)::sgd_update(mlp::UpdateArgs, ") !=
         std::string::npos);
-  CHECK(got.err.find("did not fit in 20.0 MiB") != std::string::npos);
+  CHECK(got.err.find(" in 20.0 MiB (peak 20.0 MiB). Out of memory once. ") != std::string::npos);
 }
 
 TEST_CASE("oversubscription: a program that fits moves nothing") {

@@ -163,6 +163,22 @@ TEST_CASE("edges: what must stay is refused where it would leave no room for wha
   }
 }
 
+TEST_CASE("edges: blocks freed since they were listed are no reason to refuse to keep the others") {
+  Program program({.budget = "24MiB"});
+  const DevicePtr mine = program.allocate(MiB(4));
+  const DevicePtr theirs = program.allocate(MiB(4));  // never touched: its address goes with the free
+  REQUIRE(program.touch({mine}, 0).ok());
+  const std::vector<BlockId> listed = program.runtime().live_blocks();
+  REQUIRE(program.free(theirs).ok());
+  CHECK(program.runtime().keep(listed, "work").ok());
+  CHECK(program.runtime().capacity() == MiB(24));
+  REQUIRE(program.free(mine).ok());
+  const DevicePtr whole = program.allocate(MiB(24));  // nothing is counted as kept any more
+  CHECK(program.touch({whole}, 0).ok());
+  program.synchronize();
+  program.check();
+}
+
 TEST_CASE("edges: an unmap that never works is out of memory, soon and without a storm of calls") {
   Program program({});
   const DevicePtr a = program.allocate(MiB(12));

@@ -92,7 +92,7 @@ class Program {
     const char* broken = runtime_->check();
     INFO((broken != nullptr ? broken : ""));
     REQUIRE(broken == nullptr);
-    REQUIRE(device_.errors() == std::vector<std::string>{});
+    REQUIRE(device_.errors().empty());
     REQUIRE(wrong_ == 0);
   }
 

@@ -131,7 +131,7 @@ Bytes run_threads(std::uint64_t seed, int threads, int steps, const char* budget
   INFO((broken != nullptr ? broken : ""));
   CHECK(broken == nullptr);
   CHECK(wrong == 0);
-  CHECK(device.errors() == std::vector<std::string>{});
+  CHECK(device.errors().empty());
   CHECK(device.peak() <= limit);
   CHECK(runtime->allocated() == Bytes());
   return device.copied_to_host();

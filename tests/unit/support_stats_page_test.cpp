@@ -57,9 +57,9 @@ std::uint64_t value_in(const fs::path& file, Metric metric) {
 
 TEST_CASE("stats page: numbers count before there is a file") {
   StatsPage& stats = StatsPage::instance();
-  const std::uint64_t before = stats.get(Metric::launches_total);
-  stats.add(Metric::launches_total, 3);
-  CHECK(stats.get(Metric::launches_total) == before + 3);
+  const std::uint64_t before = stats.get(Metric::slow_path_total);
+  stats.add(Metric::slow_path_total, 3);
+  CHECK(stats.get(Metric::slow_path_total) == before + 3);
   stats.set(Metric::host_bytes, 9);
   stats.sub(Metric::host_bytes, 4);
   CHECK(stats.get(Metric::host_bytes) == 5);
@@ -118,18 +118,18 @@ TEST_CASE("stats page: a forked child starts at zero in its own file and leaves 
   TemporaryFolder folder;
   const auto [pid, status] = in_child([&] {
     StatsPage& stats = StatsPage::attach(folder.path.c_str());
-    stats.set(Metric::launches_total, 5);
+    stats.set(Metric::slow_path_total, 5);
     const auto inner = in_child([&] {
       stats.reset_after_fork();
-      if (stats.get(Metric::launches_total) != 0 || !stats.is_file()) _exit(1);
-      stats.add(Metric::launches_total, 2);
+      if (stats.get(Metric::slow_path_total) != 0 || !stats.is_file()) _exit(1);
+      stats.add(Metric::slow_path_total, 2);
     });
     _exit(WEXITSTATUS(inner.second));
   });
   REQUIRE(status == 0);
   std::vector<std::uint64_t> counts;
   for (const auto& entry : fs::directory_iterator(folder.path)) {
-    counts.push_back(value_in(entry.path(), Metric::launches_total));
+    counts.push_back(value_in(entry.path(), Metric::slow_path_total));
   }
   std::sort(counts.begin(), counts.end());
   CHECK(counts == std::vector<std::uint64_t>{2, 5});
@@ -139,14 +139,14 @@ TEST_CASE("stats page: a child whose folder is gone counts in private") {
   TemporaryFolder folder;
   const auto [pid, status] = in_child([&] {
     StatsPage& stats = StatsPage::attach(folder.path.c_str());
-    stats.set(Metric::launches_total, 5);
+    stats.set(Metric::slow_path_total, 5);
     fs::remove_all(folder.path);
     const auto inner = in_child([&] {
       stats.reset_after_fork();
-      stats.add(Metric::launches_total, 2);
-      _exit(stats.get(Metric::launches_total) == 2 && !stats.is_file() ? 0 : 1);
+      stats.add(Metric::slow_path_total, 2);
+      _exit(stats.get(Metric::slow_path_total) == 2 && !stats.is_file() ? 0 : 1);
     });
-    _exit(inner.second == 0 && stats.get(Metric::launches_total) == 5 ? 0 : 1);
+    _exit(inner.second == 0 && stats.get(Metric::slow_path_total) == 5 ? 0 : 1);
   });
   CHECK(status == 0);
 }

@@ -9,7 +9,7 @@ namespace tidepool::tools {
 namespace {
 
 std::string unknown_flag(std::string_view flag) {
-  const std::string text = "unknown option " + std::string(flag);
+  std::string text = "unknown option " + std::string(flag);
   if (!flag.starts_with("--")) return text;
   std::vector<std::string> flags = {"--help", "--verbose"};
   for (const OptionRow& row : option_rows()) flags.push_back(flag_of(row));

@@ -18,9 +18,9 @@ struct ProcessStats {
   std::array<std::uint64_t, kMetricCount> values;
 
   [[nodiscard]] std::uint64_t get(Metric metric) const { return values[static_cast<std::size_t>(metric)]; }
-  /// Did the process get as far as asking for device memory or launching a kernel?
+  /// Did the process get as far as asking for device memory?
   [[nodiscard]] bool used_cuda() const {
-    return get(Metric::allocated_bytes_peak) > 0 || get(Metric::launches_total) > 0;
+    return get(Metric::allocated_bytes_peak) > 0 || get(Metric::out_of_memory_total) > 0;
   }
 };
 

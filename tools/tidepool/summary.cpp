@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include <algorithm>
 #include <cstdint>
 
 namespace tidepool::tools {
@@ -21,19 +20,24 @@ std::string times(std::uint64_t n) {
   return n == 1 ? "once" : std::to_string(n) + " times";
 }
 
-/// Continues "N" or "process 7 (train) n".
+/// Continues "N" or "process 7 (train) n". A program that was refused memory may have gone on with less, so
+/// this does not say whether it fitted.
 std::string needed(const ProcessStats& p) {
   const std::uint64_t held = p.get(Metric::allocated_bytes_peak);
   const std::uint64_t capacity = p.get(Metric::device_capacity_bytes);
-  const std::string peak = " (peak " + shown(p.get(Metric::device_resident_bytes_peak)) + "). ";
-  const std::string moved = swapped(p.get(Metric::swap_out_bytes_total), p.get(Metric::swap_in_bytes_total));
-  if (const std::uint64_t refused = p.get(Metric::out_of_memory_total); refused > 0) {
-    const std::uint64_t wanted = std::max(held, p.get(Metric::refused_bytes_peak));
-    return "eeded " + shown(wanted) + ", did not fit in " + shown(capacity) + peak + "Out of memory " +
-           times(refused) + ". " + moved;
+  const std::uint64_t refused = p.get(Metric::out_of_memory_total);
+  const std::uint64_t wanted = p.get(Metric::refused_bytes_peak);
+  std::string text = "eeded " + shown(held) +
+                     (refused > 0        ? " in "
+                      : held <= capacity ? " of "
+                                         : ", fitted in ") +
+                     shown(capacity) + " (peak " + shown(p.get(Metric::device_resident_bytes_peak)) + "). ";
+  if (refused > 0) {
+    text += "Out of memory " + times(refused);
+    if (wanted > held) text += ", with " + shown(wanted) + " wanted";
+    text += ". ";
   }
-  return "eeded " + shown(held) + (held <= capacity ? " of " : ", fitted in ") + shown(capacity) + peak +
-         moved;
+  return text + swapped(p.get(Metric::swap_out_bytes_total), p.get(Metric::swap_in_bytes_total));
 }
 
 std::string warned(std::uint64_t warnings) {

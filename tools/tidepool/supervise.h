@@ -14,7 +14,8 @@ struct Ending {
 
 /// Runs a program as a child in this process group and waits for its end. TERM, INT, HUP, QUIT, USR1 and USR2
 /// sent to this process are sent on to it; those that a terminal sends reach it anyway and are not sent
-/// twice. KILL of this process kills the program too (not what the program started). The child has the signal
+/// twice. KILL of this process kills the program too (not what the program started, nor one that has
+/// changed its rights). The child has the signal
 /// mask and dispositions that this process was started with, and inherits the standard files. As the first
 /// process of a container, this one also reaps what others leave.
 Ending supervise(const std::string& path, char* const* arguments, char* const* environment);
