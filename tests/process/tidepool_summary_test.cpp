@@ -2,9 +2,9 @@
 
 #include <catch2/catch.hpp>
 #include <filesystem>
-#include <regex>
 
 #include "tests/process/child_process.h"
+#include "tests/process/pattern.h"
 
 namespace tidepool::test {
 namespace {
@@ -22,17 +22,12 @@ Job job(const ScratchFolder& tmp, std::vector<std::string> words, const char* nu
   return {words, "", {{"TIDEPOOL_TEST_STATS", numbers}, {"TMPDIR", tmp.path()}}, false, false};
 }
 
-bool matches(const std::string& text, const std::string& pattern) {
-  return std::regex_match(text, std::regex(pattern));
-}
-
 TEST_CASE("summary: one line says what was needed, where it fitted and what moved") {
   ScratchFolder tmp;
   const Outcome got = run(job(tmp, {"true"}));
-  CHECK(matches(
-      got.err,
-      "tidepool: done in [0-9]+(ms|\\.[0-9]s|us) \\(exit 0\\)\\. Needed 96\\.0 MiB, fitted in 48\\.0 MiB "
-      "\\(peak 47\\.9 MiB\\)\\. Swapped 1\\.2 GiB out, 1\\.1 GiB in\\.\n"));
+  CHECK(matches(got.err,
+                "tidepool: done in @ (exit 0). Needed 96.0 MiB, fitted in 48.0 MiB (peak 47.9 MiB). "
+                "Swapped 1.2 GiB out, 1.1 GiB in.\n"));
   CHECK(got.out.empty());
 }
 
@@ -82,9 +77,8 @@ TEST_CASE("summary: a job that was refused memory is told how often, and how muc
 TEST_CASE("summary: silent where no process used CUDA, unless asked, and with -q") {
   ScratchFolder tmp;
   CHECK(run(job(tmp, {"true"}, "")).err.empty());
-  CHECK(
-      matches(run(job(tmp, {"-v", "true"}, "")).err,
-              "tidepool: done in \\S+ \\(exit 0\\)\\. It held no device memory that Tidepool manages\\.\n"));
+  CHECK(matches(run(job(tmp, {"-v", "true"}, "")).err,
+                "tidepool: done in @ (exit 0). It held no device memory that Tidepool manages.\n"));
   CHECK(run(job(tmp, {"-q", "true"})).err.empty());
   CHECK(run(job(tmp, {"--quiet", "-v", "true"})).err.empty());
 }
@@ -93,11 +87,10 @@ TEST_CASE("summary: several processes have a line each and a total") {
   ScratchFolder tmp;
   const Outcome got = run(job(tmp, {"sh", "-c", "/bin/true; /bin/echo x >/dev/null; exit 0"}));
   CHECK(matches(got.err,
-                "tidepool: process [0-9]+ \\(sh\\) needed 96\\.0 MiB.*\n"
-                "tidepool: process [0-9]+ \\(true\\) needed 96\\.0 MiB.*\n"
-                "tidepool: process [0-9]+ \\(echo\\) needed 96\\.0 MiB.*\n"
-                "tidepool: done in \\S+ \\(exit 0\\)\\. 3 processes used CUDA\\. "
-                "Swapped 3\\.6 GiB out, 3\\.3 GiB in\\.\n"));
+                "tidepool: process # (sh) needed 96.0 MiB*\n"
+                "tidepool: process # (true) needed 96.0 MiB*\n"
+                "tidepool: process # (echo) needed 96.0 MiB*\n"
+                "tidepool: done in @ (exit 0). 3 processes used CUDA. Swapped 3.6 GiB out, 3.3 GiB in.\n"));
 }
 
 TEST_CASE("summary: a program that was called by exec in place keeps its own line") {
@@ -125,7 +118,7 @@ TEST_CASE("summary: says when the library was not loaded") {
 TEST_CASE("run folder: private, 0700, and gone afterwards") {
   ScratchFolder tmp;
   const Outcome got = run(job(tmp, {"sh", "-c", "stat -c '%a %n' \"$TIDEPOOL_RUN_DIR\""}, ""));
-  CHECK(matches(got.out, "700 " + tmp.path() + "/tidepool-run-\\w{6}\n"));
+  CHECK(matches(got.out, "700 " + tmp.path() + "/tidepool-run-??????\n"));
   CHECK(names_in(tmp.path()).empty());
 }
 
