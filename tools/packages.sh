@@ -6,7 +6,7 @@
 TP_BUILD_PACKAGES=(cmake g++ libtomlplusplus-dev make ninja-build)
 # shellcheck disable=SC2034
 TP_TEST_PACKAGES=(
-  bats catch2 clang-format-14 clang-tidy-14 codespell git libbenchmark-dev librapidcheck-dev
+  bats catch2 ccache clang-format-14 clang-tidy-14 codespell git libbenchmark-dev librapidcheck-dev
   python3 shellcheck valgrind
 )
 

@@ -115,9 +115,25 @@ Outcome run(const Job& job) {
   return Running(job).finish();
 }
 
+std::string built(const std::string& path) {
+  static const std::filesystem::path folder =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path();
+  return folder / path;
+}
+
 std::string preload_first() {
-  const char* const library = std::getenv("TP_TEST_PRELOAD_FIRST");
-  return library == nullptr ? "" : library;
+  static const std::string library = [] {
+    std::string line;
+    std::ifstream file(built("tests/preload_first"));
+    if (!file) throw std::runtime_error("no file " + built("tests/preload_first"));
+    std::getline(file, line);
+    return line;
+  }();
+  return library;
+}
+
+bool sanitized() {
+  return !preload_first().empty();
 }
 
 std::vector<std::pair<std::string, std::string>> clean_environment() {

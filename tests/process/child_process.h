@@ -59,8 +59,15 @@ Outcome run(const Job& job);
 /// sanitizer builds LD_PRELOAD names their run-time library.
 std::vector<std::pair<std::string, std::string>> clean_environment();
 
+/// The file at `path` in the build folder that holds the running program: "bin/tidepool", "tests/stress". No
+/// folder of a build is compiled into these programs, so they are the same in every preset.
+std::string built(const std::string& path);
+
 /// The sanitizer's run-time library that must be first in LD_PRELOAD; empty in plain builds.
 std::string preload_first();
+
+/// True where the programs that tests start are instrumented, which makes them about twenty times as slow.
+bool sanitized();
 
 /// A folder under /tmp that is removed with this object.
 class ScratchFolder {

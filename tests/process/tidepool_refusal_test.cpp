@@ -11,7 +11,9 @@
 namespace tidepool::test {
 namespace {
 
-const std::string kTidepool = TP_TEST_TIDEPOOL;
+const std::string kTidepool = built("tests/stand_in/bin/tidepool");
+const std::string kLibrary = built("tests/stand_in/lib/libtidepool.so");
+const std::string kStaticProgram = built("tests/tp_static_program");
 
 Outcome call(std::vector<std::string> words,
              std::vector<std::pair<std::string, std::string>> variables = {}) {
@@ -93,14 +95,14 @@ TEST_CASE("refusals: programs that no library can be put in front of") {
   CHECK(call({"run", own}).code() == 0);
 
   const std::string library = "so no library can be put in front of it. ";
-  refused(call({"run", TP_TEST_STATIC_PROGRAM}), 125,
-          "run: " TP_TEST_STATIC_PROGRAM " is linked statically, " + library + "Link it dynamically");
-  CHECK(call({"run", "--disable", TP_TEST_STATIC_PROGRAM}).code() == 0);
+  refused(call({"run", kStaticProgram}), 125,
+          "run: " + kStaticProgram + " is linked statically, " + library + "Link it dynamically");
+  CHECK(call({"run", "--disable", kStaticProgram}).code() == 0);
 
   const std::string script = folder / "script";
-  write_file(script, "#! " TP_TEST_STATIC_PROGRAM " argument\n", 0755);
+  write_file(script, "#! " + kStaticProgram + " argument\n", 0755);
   refused(call({"run", script}), 125,
-          "run: " TP_TEST_STATIC_PROGRAM " is linked statically, " + library + "Link it dynamically");
+          "run: " + kStaticProgram + " is linked statically, " + library + "Link it dynamically");
 
   std::fstream elf(own, std::ios::in | std::ios::out | std::ios::binary);
   elf.seekp(18);  // e_machine
@@ -137,7 +139,7 @@ TEST_CASE("refusals: the command says where its library should be, and takes it 
       run(job), 125,
       "run: the library " + library + " cannot be read: No such file or directory. Install Tidepool again");
   std::filesystem::create_directories(std::filesystem::path(library).parent_path());
-  std::filesystem::copy_file(TP_TEST_LIBRARY, library);
+  std::filesystem::copy_file(kLibrary, library);
   CHECK(run(job).out == (preload_first().empty() ? "" : preload_first() + ":") + library + "\n");
 }
 
@@ -147,7 +149,7 @@ TEST_CASE("refusals: a library that LD_PRELOAD cannot name") {
   std::filesystem::create_directories(folder / "a b/bin");
   std::filesystem::create_directories(folder / "a b/lib");
   std::filesystem::copy_file(kTidepool, command);
-  std::filesystem::copy_file(TP_TEST_LIBRARY, folder / "a b/lib/libtidepool.so");
+  std::filesystem::copy_file(kLibrary, folder / "a b/lib/libtidepool.so");
   const Outcome got = run({{command, "run", "true"}, "", {}, false, false});
   CHECK(got.code() == 125);
   CHECK(got.err.find("lies in a folder with a space or colon") != std::string::npos);

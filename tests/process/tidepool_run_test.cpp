@@ -12,7 +12,7 @@
 namespace tidepool::test {
 namespace {
 
-const std::string kTidepool = TP_TEST_TIDEPOOL;
+const std::string kTidepool = built("tests/stand_in/bin/tidepool");
 
 Job tidepool_run(std::vector<std::string> words) {
   words.insert(words.begin(), {kTidepool, "run"});
@@ -142,7 +142,7 @@ TEST_CASE("run: does not wait for what the program left running, and leaves no z
 }
 
 TEST_CASE("run: LD_PRELOAD keeps its entries behind the library") {
-  const std::string library = TP_TEST_LIBRARY;
+  const std::string library = built("tests/stand_in/lib/libtidepool.so");
   const std::string first = preload_first().empty() ? "" : preload_first() + ":";
   const auto preload_in = [&](const std::string& before) {
     Job job = tidepool_run({"printenv", "LD_PRELOAD"});

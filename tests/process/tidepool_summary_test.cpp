@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string kTidepool = TP_TEST_TIDEPOOL;
+const std::string kTidepool = built("tests/stand_in/bin/tidepool");
 constexpr char kNumbers[] =
     "allocated_bytes_peak=100663296 device_capacity_bytes=50331648 device_resident_bytes_peak=50226790 "
     "swap_out_bytes_total=1288490189 swap_in_bytes_total=1181116006 slow_path_total=7";
@@ -107,7 +107,7 @@ TEST_CASE("summary: says when the library was not loaded") {
   // env itself had the library, so the run is not blind.
   CHECK(got.err.find("warning:") == std::string::npos);
   Job blind = job(tmp, {"true"});
-  blind.words[0] = TP_TEST_TIDEPOOL_WITH_EMPTY_LIBRARY;
+  blind.words[0] = built("tests/empty_stand_in/bin/tidepool");
   const Outcome unseen = run(blind);
   CHECK(unseen.code() == 0);
   CHECK(

@@ -7,12 +7,19 @@
 namespace tidepool::test {
 namespace {
 
+const std::string kSimgpu = built("bin/simgpu");
+const std::string kTidepool = built("bin/tidepool");
+const std::string kLibrary = built("lib/libtidepool.so");
+const std::string kDoorProbe = built("tests/door_probe");
+const std::string kElfProbe = built("tests/elf_probe");
+const std::string kEarlyProbe = built("tests/early_probe");
+
 Outcome probe(const std::string& which, std::vector<std::string> options = {}, int seed = 1) {
-  std::vector<std::string> words = {TP_TEST_SIMGPU,       "--device", "h100",           "--seed",
-                                    std::to_string(seed), "--",       TP_TEST_TIDEPOOL, "run"};
+  std::vector<std::string> words = {kSimgpu, "--device", "h100", "--seed", std::to_string(seed),
+                                    "--",    kTidepool,  "run"};
   words.insert(words.end(), {"--device-budget", "32MiB"});
   words.insert(words.end(), options.begin(), options.end());
-  words.insert(words.end(), {"--", TP_TEST_DOOR_PROBE, which});
+  words.insert(words.end(), {"--", kDoorProbe, which});
   return run({words, "", {}, false, false});
 }
 
@@ -21,8 +28,8 @@ Outcome bare(const std::vector<std::string>& program,
              std::vector<std::pair<std::string, std::string>> variables) {
   std::string preload = preload_first();
   if (!preload.empty()) preload += ':';
-  variables.emplace_back("LD_PRELOAD", preload + TP_TEST_LIBRARY);
-  std::vector<std::string> words = {TP_TEST_SIMGPU, "--memory", "1GiB", "--"};
+  variables.emplace_back("LD_PRELOAD", preload + kLibrary);
+  std::vector<std::string> words = {kSimgpu, "--memory", "1GiB", "--"};
   words.insert(words.end(), program.begin(), program.end());
   return run({words, "", variables, false, false});
 }
@@ -44,30 +51,29 @@ TEST_CASE("shim: cuGetProcAddress keeps versions, twins and status, and returns 
 }
 
 TEST_CASE("shim: switched off, lookups lead to the driver and nothing is limited") {
-  expect_passes(bare({TP_TEST_DOOR_PROBE, "disabled"},
-                     {{"TIDEPOOL_DISABLE", "1"}, {"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
-  expect_passes(bare({TP_TEST_ELF_PROBE, "1073741824"},
-                     {{"TIDEPOOL_DISABLE", "1"}, {"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
+  expect_passes(
+      bare({kDoorProbe, "disabled"}, {{"TIDEPOOL_DISABLE", "1"}, {"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
+  expect_passes(
+      bare({kElfProbe, "1073741824"}, {{"TIDEPOOL_DISABLE", "1"}, {"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
 }
 
 TEST_CASE("shim: without `tidepool run`, the library in LD_PRELOAD does the same") {
-  expect_passes(bare({TP_TEST_DOOR_PROBE, "memory"}, {{"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
-  expect_passes(bare({TP_TEST_ELF_PROBE, "33554432"}, {{"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
+  expect_passes(bare({kDoorProbe, "memory"}, {{"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
+  expect_passes(bare({kElfProbe, "33554432"}, {{"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
 }
 
 TEST_CASE("shim: CUDA calls in a library's constructor find the options") {
-  expect_passes(bare({TP_TEST_EARLY_PROBE, "hooked", "33554432"}, {{"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
-  expect_passes(bare({TP_TEST_EARLY_PROBE, "plain", "1073741824"},
+  expect_passes(bare({kEarlyProbe, "hooked", "33554432"}, {{"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
+  expect_passes(bare({kEarlyProbe, "plain", "1073741824"},
                      {{"TIDEPOOL_DISABLE", "1"}, {"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
 }
 
 TEST_CASE("shim: a library that frees in its destructor, after ours has run, is served") {
-  expect_passes(
-      bare({TP_TEST_EARLY_PROBE, "hooked", "33554432", "at-exit"}, {{"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
+  expect_passes(bare({kEarlyProbe, "hooked", "33554432", "at-exit"}, {{"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
 }
 
 TEST_CASE("shim: a wrong option under bare LD_PRELOAD is said, and the program runs unmanaged") {
-  const Outcome got = bare({TP_TEST_ELF_PROBE, "1073741824"}, {{"TIDEPOOL_DEVICE_BUDGET", "lots"}});
+  const Outcome got = bare({kElfProbe, "1073741824"}, {{"TIDEPOOL_DEVICE_BUDGET", "lots"}});
   expect_passes(got);
   CHECK(got.err.find("TP1003") != std::string::npos);
 }
@@ -76,8 +82,7 @@ TEST_CASE("shim: processes that do not use CUDA say nothing about the options") 
   const std::vector<std::pair<std::string, std::string>> wrong = {{"TIDEPOOL_DEVICE_BUDGET", "lots"},
                                                                   {"TIDEPOOL_QIET", "1"}};
   CHECK(bare({"sh", "-c", "echo x | cat"}, wrong).err.empty());
-  const Outcome got = run({{TP_TEST_SIMGPU, "--", TP_TEST_TIDEPOOL, "run", "sh", "-c",
-                            std::string("true; ") + TP_TEST_ELF_PROBE + " 83886080"},
+  const Outcome got = run({{kSimgpu, "--", kTidepool, "run", "sh", "-c", "true; " + kElfProbe + " 83886080"},
                            "",
                            {{"TIDEPOOL_QIET", "1"}},
                            false,
@@ -90,8 +95,8 @@ TEST_CASE("shim: processes that do not use CUDA say nothing about the options") 
 }
 
 TEST_CASE("shim: a program that is linked against the driver is managed") {
-  const Outcome got = run({{TP_TEST_SIMGPU, "--device", "h100", "--", TP_TEST_TIDEPOOL, "run",
-                            "--device-budget", "16MiB", "--", TP_TEST_ELF_PROBE, "16777216"},
+  const Outcome got = run({{kSimgpu, "--device", "h100", "--", kTidepool, "run", "--device-budget", "16MiB",
+                            "--", kElfProbe, "16777216"},
                            "",
                            {},
                            false,
@@ -141,9 +146,9 @@ TEST_CASE("shim: a device reset gives back everything of before") {
 TEST_CASE("shim: dlsym guards a hooked name in a version that the table does not have") {
   std::string preload = preload_first();
   if (!preload.empty()) preload += ':';
-  expect_passes(run({{TP_TEST_DOOR_PROBE, "newer_driver"},
+  expect_passes(run({{kDoorProbe, "newer_driver"},
                      "",
-                     {{"LD_PRELOAD", preload + TP_TEST_LIBRARY}, {"LD_LIBRARY_PATH", TP_TEST_NEWER_DRIVER}},
+                     {{"LD_PRELOAD", preload + kLibrary}, {"LD_LIBRARY_PATH", built("lib/newer_driver")}},
                      false,
                      false}));
 }

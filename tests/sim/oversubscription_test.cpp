@@ -11,16 +11,14 @@
 namespace tidepool::test {
 namespace {
 
-#ifdef TP_TEST_SLOW  // instrumented kernels take about twenty times as long
-constexpr int kSeeds = 2;
-constexpr int kSteps = 2;
-constexpr std::uint64_t kPercents[] = {35};
-#else
-constexpr int kSeeds = 50;
-constexpr int kSteps = 6;
+const std::string kSimgpu = built("bin/simgpu");
+const std::string kTidepool = built("bin/tidepool");
+const std::string kTrainMlp = built("bin/train_mlp");
+const int kSeeds = sanitized() ? 2 : 50;
+const int kSteps = sanitized() ? 2 : 6;
 constexpr int kLongRun = 6;
-constexpr std::uint64_t kPercents[] = {90, 75, 35, 25};
-#endif
+const std::vector<std::uint64_t> kPercents =
+    sanitized() ? std::vector<std::uint64_t>{35} : std::vector<std::uint64_t>{90, 75, 35, 25};
 
 /// The number behind `"key": ` after the first `"section"`.
 std::uint64_t number_in(const std::string& json, const std::string& section, const std::string& key) {
@@ -51,13 +49,13 @@ Run train(const Setup& setup) {
   const ScratchFolder folder;
   const std::string report = folder / "report.json";
   std::vector<std::string> words = {
-      TP_TEST_SIMGPU, "--device",     "h100",     "--seed", std::to_string(setup.seed),
-      "--schedule",   setup.schedule, "--report", report,   "--"};
+      kSimgpu,      "--device",     "h100",     "--seed", std::to_string(setup.seed),
+      "--schedule", setup.schedule, "--report", report,   "--"};
   if (setup.budget != 0) {
-    words.insert(words.end(), {TP_TEST_TIDEPOOL, "run", "--device-budget", std::to_string(setup.budget),
-                               "--check", setup.check, "--"});
+    words.insert(words.end(), {kTidepool, "run", "--device-budget", std::to_string(setup.budget), "--check",
+                               setup.check, "--"});
   }
-  words.insert(words.end(), {TP_TEST_TRAIN_MLP, "--steps", std::to_string(setup.steps)});
+  words.insert(words.end(), {kTrainMlp, "--steps", std::to_string(setup.steps)});
   Run result;
   result.outcome = run({words, "", {}, false, false});
   std::stringstream text;
@@ -69,15 +67,13 @@ Run train(const Setup& setup) {
   return result;
 }
 
-#ifndef TP_TEST_SLOW
 /// Bytes that are live at the worst point of a step: written before it and read after it. The workload's own
 /// table says so (`train_mlp --describe`), from the sizes and lives of its arrays.
 std::uint64_t live_bytes() {
-  const Outcome told = run({{TP_TEST_TRAIN_MLP, "--describe"}, "", {}, false, false});
+  const Outcome told = run({{kTrainMlp, "--describe"}, "", {}, false, false});
   REQUIRE(told.code() == 0);
   return number_in(told.out, "live_bytes", "live_bytes");
 }
-#endif
 
 }  // namespace
 
@@ -106,12 +102,13 @@ TEST_CASE("oversubscription: half of the memory gives the same losses and weight
   expect_same_in_half(1, kSeeds / 2);
 }
 
-TEST_CASE("oversubscription: half of the memory gives the same losses and weights, seeds 26 to 50") {
+TEST_CASE("oversubscription: half of the memory gives the same losses and weights, seeds 26 to 50",
+          "[one-thread]") {
   expect_same_in_half(kSeeds / 2 + 1, kSeeds);
 }
 
-#ifndef TP_TEST_SLOW  // amounts are the same with and without a sanitizer
-TEST_CASE("oversubscription: what had to move did move, each way, in every step") {
+// Amounts are the same with and without a sanitizer.
+TEST_CASE("oversubscription: what had to move did move, each way, in every step", "[plain]") {
   const Run plain_short = train({.steps = 3});
   const Run plain_long = train({.steps = kLongRun});
   const std::uint64_t budget = plain_short.peak / 2;
@@ -129,9 +126,10 @@ TEST_CASE("oversubscription: what had to move did move, each way, in every step"
         plain_long.out_of_device - plain_short.out_of_device + least);
 }
 
-TEST_CASE("oversubscription: a launch that needs more than the budget fails and is named as in the source") {
-  const Outcome got = run({{TP_TEST_SIMGPU, "--", TP_TEST_TIDEPOOL, "run", "--device-budget", "20MiB", "--",
-                            TP_TEST_TRAIN_MLP, "--width", "2048", "--layers", "2", "--steps", "1"},
+TEST_CASE("oversubscription: a launch that needs more than the budget fails and is named as in the source",
+          "[plain]") {
+  const Outcome got = run({{kSimgpu, "--", kTidepool, "run", "--device-budget", "20MiB", "--", kTrainMlp,
+                            "--width", "2048", "--layers", "2", "--steps", "1"},
                            "",
                            {},
                            false,
@@ -143,16 +141,16 @@ TEST_CASE("oversubscription: a launch that needs more than the budget fails and 
   CHECK(got.err.find(" in 20.0 MiB (peak 20.0 MiB). Out of memory once. ") != std::string::npos);
 }
 
-TEST_CASE("oversubscription: a program that fits moves nothing") {
+TEST_CASE("oversubscription: a program that fits moves nothing", "[plain]") {
   const Run plain = train({.steps = 3});
   const Run roomy = train({.budget = plain.peak * 2, .steps = 3});
   CHECK(roomy.outcome.out == plain.outcome.out);
   CHECK(roomy.into_device == plain.into_device);
   CHECK(roomy.out_of_device == plain.out_of_device);
 }
-#endif
 
-TEST_CASE("oversubscription: other budgets and schedules, with every invariant checked after every move") {
+TEST_CASE("oversubscription: other budgets and schedules, with every invariant checked after every move",
+          "[one-thread]") {
   const Run plain = train({.steps = 3});
   for (const std::uint64_t percent : kPercents) {
     for (const char* schedule : {"adversarial", "inorder"}) {

@@ -7,20 +7,18 @@
 namespace tidepool::test {
 namespace {
 
-#ifdef TP_TEST_SLOW
-constexpr int kSeeds = 2;
-constexpr const char* kSteps = "50";
-#else
-constexpr int kSeeds = 12;
-constexpr const char* kSteps = "120";
-#endif
+const std::string kSimgpu = built("bin/simgpu");
+const std::string kTidepool = built("bin/tidepool");
+const std::string kStress = built("tests/stress");
+const int kSeeds = sanitized() ? 2 : 12;
+const std::string kSteps = sanitized() ? "50" : "120";
 
 Outcome stress(int seed, int threads, const char* budget) {
-  std::vector<std::string> words = {TP_TEST_SIMGPU, "--device", "h100", "--seed", std::to_string(seed), "--"};
+  std::vector<std::string> words = {kSimgpu, "--device", "h100", "--seed", std::to_string(seed), "--"};
   if (budget != nullptr) {
-    words.insert(words.end(), {TP_TEST_TIDEPOOL, "run", "--device-budget", budget, "--check", "full", "--"});
+    words.insert(words.end(), {kTidepool, "run", "--device-budget", budget, "--check", "full", "--"});
   }
-  words.insert(words.end(), {TP_TEST_STRESS, std::to_string(seed), std::to_string(threads), kSteps});
+  words.insert(words.end(), {kStress, std::to_string(seed), std::to_string(threads), kSteps});
   return run({words, "", {}, false, false});
 }
 

@@ -11,6 +11,8 @@
 namespace tidepool::test {
 namespace {
 
+const std::string kSimgpu = built("bin/simgpu");
+const std::string kTrainMlp = built("bin/train_mlp");
 constexpr int kSeeds = 20;
 
 /// What a run printed.
@@ -20,9 +22,9 @@ struct Training {
 };
 
 Outcome train(const std::vector<std::string>& device, const std::vector<std::string>& options) {
-  std::vector<std::string> words = {TP_TEST_SIMGPU, "--device", "h100"};
+  std::vector<std::string> words = {kSimgpu, "--device", "h100"};
   words.insert(words.end(), device.begin(), device.end());
-  words.insert(words.end(), {"--", TP_TEST_TRAIN_MLP});
+  words.insert(words.end(), {"--", kTrainMlp});
   words.insert(words.end(), options.begin(), options.end());
   return run({words, "", {}, false, false});
 }
@@ -97,7 +99,7 @@ TEST_CASE("train_mlp: what --describe says is what the device saw") {
   std::ifstream file(folder / "report.json");
   std::ostringstream report;
   report << file.rdbuf();
-  const Outcome described = run({{TP_TEST_TRAIN_MLP, "--describe"}, "", {}, false, false});
+  const Outcome described = run({{kTrainMlp, "--describe"}, "", {}, false, false});
   REQUIRE(described.code() == 0);
 
   const auto said = [&](const char* key) { return number_behind(described.out, key); };

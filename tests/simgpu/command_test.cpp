@@ -11,9 +11,14 @@
 
 namespace {
 
+using tidepool::test::built;
 using tidepool::test::Outcome;
 using tidepool::test::ScratchFolder;
 using tidepool::test::write_file;
+
+const std::string kSimgpu = built("bin/simgpu");
+const std::string kPipeline = built("tests/simgpu_pipeline");
+const std::string kPipelinePerThread = built("tests/simgpu_pipeline_per_thread");
 
 Outcome run(std::vector<std::string> words) {
   tidepool::test::Job job;
@@ -23,7 +28,7 @@ Outcome run(std::vector<std::string> words) {
 }
 
 Outcome simgpu(std::vector<std::string> words) {
-  words.insert(words.begin(), SIMGPU_TEST_COMMAND);
+  words.insert(words.begin(), kSimgpu);
   return run(std::move(words));
 }
 
@@ -95,7 +100,7 @@ TEST_CASE("command: a profile that is none says what is wrong with it") {
                    "unknown key cost.launch_nss (did you mean 'cost.launch_ns'?)"));
   REQUIRE(contains(refusal("name = \n"), "line 1"));
   write_file(file, good);
-  REQUIRE(simgpu({"--device", file, "--", SIMGPU_TEST_PIPELINE}).code() == 0);
+  REQUIRE(simgpu({"--device", file, "--", kPipeline}).code() == 0);
 }
 
 TEST_CASE("command: exit status and signals are the command's") {
@@ -108,7 +113,7 @@ TEST_CASE("command: exit status and signals are the command's") {
 }
 
 TEST_CASE("program: what nvcc built prints the same for every seed, and in order") {
-  const Outcome first = simgpu({"--schedule", "inorder", "--", SIMGPU_TEST_PIPELINE});
+  const Outcome first = simgpu({"--schedule", "inorder", "--", kPipeline});
   INFO(first.err << first.out);
   REQUIRE(first.code() == 0);
   REQUIRE(contains(first.out, "devices 1 capability 9.0"));
@@ -121,15 +126,15 @@ TEST_CASE("program: what nvcc built prints the same for every seed, and in order
   REQUIRE(contains(first.out, "in use 0"));
   for (int seed = 1; seed <= 20; ++seed) {
     INFO("seed " << seed);
-    REQUIRE(simgpu({"--seed", std::to_string(seed), "--", SIMGPU_TEST_PIPELINE}).out == first.out);
-    REQUIRE(simgpu({"--seed", std::to_string(seed), "--", SIMGPU_TEST_PIPELINE_PER_THREAD}).out == first.out);
+    REQUIRE(simgpu({"--seed", std::to_string(seed), "--", kPipeline}).out == first.out);
+    REQUIRE(simgpu({"--seed", std::to_string(seed), "--", kPipelinePerThread}).out == first.out);
   }
 }
 
 TEST_CASE("program: the report counts calls, bytes and the peak") {
   const ScratchFolder folder;
   const std::string file = folder / "report.json";
-  REQUIRE(simgpu({"--memory", "32MiB", "--report", file, "--", SIMGPU_TEST_PIPELINE}).code() == 0);
+  REQUIRE(simgpu({"--memory", "32MiB", "--report", file, "--", kPipeline}).code() == 0);
   const std::string report = read_file(file);
   INFO(report);
   REQUIRE(contains(report, "\"schema\": \"simgpu.report/1\""));
@@ -149,7 +154,7 @@ TEST_CASE("program: the report counts calls, bytes and the peak") {
 TEST_CASE("program: an illegal address is named on stderr and in the report") {
   const ScratchFolder folder;
   const std::string file = folder / "report.json";
-  const Outcome o = simgpu({"--report", file, "--", SIMGPU_TEST_PIPELINE, "fault"});
+  const Outcome o = simgpu({"--report", file, "--", kPipeline, "fault"});
   INFO(o.err);
   REQUIRE(o.code() == 3);
   REQUIRE(contains(o.out, "fault cudaErrorIllegalAddress"));
@@ -162,7 +167,7 @@ TEST_CASE("program: an illegal address is named on stderr and in the report") {
 TEST_CASE("program: a second process that uses CUDA is noted and has its own device") {
   const ScratchFolder folder;
   const std::string file = folder / "report.json";
-  const std::string twice = std::string(SIMGPU_TEST_PIPELINE) + " > /dev/null && " + SIMGPU_TEST_PIPELINE;
+  const std::string twice = kPipeline + " > /dev/null && " + kPipeline;
   const Outcome o = simgpu({"--report", file, "--", "sh", "-c", twice});
   REQUIRE(o.code() == 0);
   REQUIRE(contains(o.err, "1 more process called cuInit"));
@@ -173,7 +178,7 @@ TEST_CASE("program: a second process that uses CUDA is noted and has its own dev
 TEST_CASE("program: the report is written after SIGKILL too") {
   const ScratchFolder folder;
   const std::string file = folder / "report.json";
-  const std::string killed = std::string(SIMGPU_TEST_PIPELINE) + " > /dev/null; kill -KILL $$";
+  const std::string killed = kPipeline + " > /dev/null; kill -KILL $$";
   REQUIRE(simgpu({"--report", file, "--", "sh", "-c", killed}).code() == -SIGKILL);
   const std::string report = read_file(file);
   REQUIRE(number(report, "signal") == SIGKILL);

@@ -2,7 +2,8 @@
 # The list is kept beside the program and asked for again when the program is newer, so that starting ctest
 # does not start every program every time.
 #
-# In: tp_program, tp_prefix, tp_name, tp_labels, tp_timeout, tp_serial, tp_environment (TidepoolTests.cmake).
+# In: tp_program, tp_prefix, tp_name, tp_labels, tp_without (cases to leave out, as a
+# Catch2 test specification), tp_timeout, tp_serial, tp_environment (TidepoolTests.cmake).
 
 cmake_policy(VERSION 3.25) # ctest starts without one
 
@@ -16,7 +17,7 @@ endif()
 set(tp_list_file "${tp_program}.cases")
 if(NOT EXISTS "${tp_list_file}" OR "${tp_program}" IS_NEWER_THAN "${tp_list_file}")
   # Catch2 2.x returns the number of cases, so only a signal (a word) or nothing on stdout is a failure.
-  execute_process(COMMAND "${tp_program}" --list-test-names-only
+  execute_process(COMMAND "${tp_program}" --list-test-names-only ${tp_without}
     OUTPUT_VARIABLE tp_output ERROR_VARIABLE tp_errors RESULT_VARIABLE tp_result)
   if(NOT tp_result MATCHES "^[0-9]+$" OR tp_output STREQUAL "")
     message(FATAL_ERROR "${tp_program} did not list its test cases: ${tp_result} ${tp_errors}")

@@ -1,10 +1,14 @@
 # How tests are declared. Two functions:
 #
 #   tp_add_test(<name> LABELS <label>... SOURCES <file>... [LIBS <lib>...] [PREFIX <prefix>]
-#               [ENVIRONMENT <VAR=value>...] [TIMEOUT <seconds>] [SERIAL])
+#               [ENVIRONMENT <VAR=value>...] [TIMEOUT <seconds>] [SERIAL] [ONE_THREAD] [UNSANITIZED])
 #     A Catch2 program. Each TEST_CASE becomes one ctest named "<prefix>.<test case>" (the prefix is the first
 #     label unless given); test cases say behaviour ("swap: a block written while it goes out is not lost").
 #     The list of cases is read when ctest starts, so nothing is executed by the build.
+#     What runs in one thread teaches ThreadSanitizer nothing. Its builds leave out programs with ONE_THREAD or
+#     the label unit or fault, and cases with the tag [one-thread]. Cases with the tag [plain] count what no
+#     sanitizer changes; only builds without one have them.
+#     UNSANITIZED: the program only starts others; tp_target says what follows.
 #
 #   tp_add_command_test(<name> LABELS <label>... COMMAND <program> [<arg>...] [PRELOAD <lib>...]
 #                       [ENVIRONMENT <VAR=value>...] [TIMEOUT <seconds>] [SERIAL])
@@ -16,7 +20,8 @@
 # Tests with the label data need the real inputs that TIDEPOOL_TEST_DATA names; without it they are disabled.
 #
 # TP_TEST_PRELOAD_FIRST is the run-time library that must come first in LD_PRELOAD (empty without sanitizer).
-# Tests that start processes themselves read it from the environment variable of the same name.
+# Tests that start processes themselves find it in <build>/tests/preload_first (preload_first() of
+# tests/process/child_process.h); command tests in the environment variable of the same name.
 
 include_guard(GLOBAL)
 find_package(Catch2 2.13 REQUIRED)
@@ -41,6 +46,8 @@ if(TP_SANITIZE)
     "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1"
     "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
 endif()
+
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/tests/preload_first CONTENT "${TP_TEST_PRELOAD_FIRST}\n")
 
 # Seconds that a test of this label may take (style: the whole label stays far below).
 function(tp_label_timeout label out)
@@ -91,17 +98,28 @@ target_compile_options(tp_catch_main PRIVATE -O0 -g0)
 target_compile_definitions(tp_catch_main PUBLIC CATCH_CONFIG_FAST_COMPILE CATCH_CONFIG_DISABLE_MATCHERS)
 
 function(tp_add_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "TIMEOUT;PREFIX" "LABELS;SOURCES;LIBS;ENVIRONMENT")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL;ONE_THREAD;UNSANITIZED" "TIMEOUT;PREFIX"
+    "LABELS;SOURCES;LIBS;ENVIRONMENT")
   if(NOT arg_LABELS OR NOT arg_SOURCES OR arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "tp_add_test(${name}): LABELS and SOURCES are needed; unknown: '${arg_UNPARSED_ARGUMENTS}'")
   endif()
-  # What runs in one thread teaches ThreadSanitizer nothing; its builds leave such tests out.
-  if(TP_SANITIZE STREQUAL "thread" AND arg_LABELS MATCHES "^(unit|fault)$")
-    return()
+  set(without "")
+  if(TP_SANITIZE)
+    set(without "~[plain]")
+  endif()
+  if(TP_SANITIZE STREQUAL "thread")
+    if(arg_ONE_THREAD OR arg_LABELS MATCHES "^(unit|fault)$")
+      return()
+    endif()
+    string(APPEND without "~[one-thread]")
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE tp_catch_main ${arg_LIBS})
-  tp_target(${name})
+  set(unsanitized "")
+  if(arg_UNSANITIZED)
+    set(unsanitized UNSANITIZED)
+  endif()
+  tp_target(${name} ${unsanitized})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 
   tp_private_test_timeout(timeout "${arg_TIMEOUT}" "${arg_LABELS}")
@@ -109,16 +127,16 @@ function(tp_add_test name)
   if(NOT prefix)
     list(GET arg_LABELS 0 prefix)
   endif()
-  set(environment ${arg_ENVIRONMENT} "TP_TEST_PRELOAD_FIRST=${TP_TEST_PRELOAD_FIRST}")
   set(include_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_cases.cmake)
   file(GENERATE OUTPUT ${include_file} CONTENT
 "set(tp_program [==[$<TARGET_FILE:${name}>]==])
 set(tp_prefix [==[${TP_TEST_NAME_PREFIX}${prefix}]==])
 set(tp_name [==[${name}]==])
 set(tp_labels [==[${arg_LABELS}]==])
+set(tp_without [==[${without}]==])
 set(tp_timeout ${timeout})
 set(tp_serial $<BOOL:${arg_SERIAL}>)
-set(tp_environment [==[${environment}]==])
+set(tp_environment [==[${arg_ENVIRONMENT}]==])
 include([==[${PROJECT_SOURCE_DIR}/tools/cmake/TidepoolTestCases.cmake]==])
 ")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${include_file})
