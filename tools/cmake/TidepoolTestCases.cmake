@@ -3,7 +3,7 @@
 # does not start every program every time.
 #
 # In: tp_program, tp_prefix, tp_name, tp_labels, tp_without (cases to leave out, as a
-# Catch2 test specification), tp_timeout, tp_serial, tp_environment (TidepoolTests.cmake).
+# Catch2 test specification), tp_timeout, tp_cost, tp_serial, tp_environment (TidepoolTests.cmake).
 
 cmake_policy(VERSION 3.25) # ctest starts without one
 
@@ -32,7 +32,7 @@ foreach(tp_case IN LISTS tp_cases)
   set(tp_test "${tp_prefix}.${tp_case}")
   add_test("${tp_test}" "${tp_program}" "${tp_spec}")
   set_tests_properties("${tp_test}" PROPERTIES LABELS "${tp_labels}" TIMEOUT "${tp_timeout}"
-    ENVIRONMENT "${tp_environment}")
+    COST "${tp_cost}" ENVIRONMENT "${tp_environment}")
   if("data" IN_LIST tp_labels AND "$ENV{TIDEPOOL_TEST_DATA}" STREQUAL "")
     set_tests_properties("${tp_test}" PROPERTIES DISABLED ON)
   endif()

@@ -1,7 +1,7 @@
 # How tests are declared. Two functions:
 #
 #   tp_add_test(<name> LABELS <label>... SOURCES <file>... [LIBS <lib>...] [PREFIX <prefix>]
-#               [ENVIRONMENT <VAR=value>...] [TIMEOUT <seconds>] [SERIAL] [ONE_THREAD] [UNSANITIZED])
+#               [ENVIRONMENT <VAR=value>...] [TIMEOUT <seconds>] [COST <seconds>] [SERIAL] [ONE_THREAD] [UNSANITIZED])
 #     A Catch2 program. Each TEST_CASE becomes one ctest named "<prefix>.<test case>" (the prefix is the first
 #     label unless given); test cases say behaviour ("swap: a block written while it goes out is not lost").
 #     The list of cases is read when ctest starts, so nothing is executed by the build.
@@ -11,9 +11,12 @@
 #     UNSANITIZED: the program only starts others; tp_target says what follows.
 #
 #   tp_add_command_test(<name> LABELS <label>... COMMAND <program> [<arg>...] [PRELOAD <lib>...]
-#                       [ENVIRONMENT <VAR=value>...] [TIMEOUT <seconds>] [SERIAL])
+#                       [ENVIRONMENT <VAR=value>...] [TIMEOUT <seconds>] [COST <seconds>] [SERIAL])
 #     One ctest from one command; exit code 77 means skipped. PRELOAD sets LD_PRELOAD to the given libraries,
 #     behind the sanitizer's run-time where this is a sanitizer build.
+#
+# COST says about how long one case takes; those that take longest start first, or a core would idle at the end.
+# It is needed only for what takes seconds, and only until ctest has measured; SERIAL tests come before all others.
 #
 # Both give every label its time limit from tp_label_timeout, four times that in sanitizer builds, and put
 # "asan." or "tsan." before the name there, so that one ctest can run the builds side by side.
@@ -90,6 +93,15 @@ function(tp_private_test_timeout out requested labels)
   set(${out} ${longest} PARENT_SCOPE)
 endfunction()
 
+function(tp_private_test_cost out requested serial)
+  set(${out} 0 PARENT_SCOPE)
+  if(serial)
+    set(${out} 1000 PARENT_SCOPE)
+  elseif(requested)
+    set(${out} ${requested} PARENT_SCOPE)
+  endif()
+endfunction()
+
 # The main() of every Catch2 program, compiled once, and fast: nothing of it is under test, so it goes without
 # optimisation, warnings and sanitizers (the one target that does not call tp_target).
 add_library(tp_catch_main STATIC ${PROJECT_SOURCE_DIR}/tests/catch_main.cpp)
@@ -98,7 +110,7 @@ target_compile_options(tp_catch_main PRIVATE -O0 -g0)
 target_compile_definitions(tp_catch_main PUBLIC CATCH_CONFIG_FAST_COMPILE CATCH_CONFIG_DISABLE_MATCHERS)
 
 function(tp_add_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL;ONE_THREAD;UNSANITIZED" "TIMEOUT;PREFIX"
+  cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL;ONE_THREAD;UNSANITIZED" "TIMEOUT;COST;PREFIX"
     "LABELS;SOURCES;LIBS;ENVIRONMENT")
   if(NOT arg_LABELS OR NOT arg_SOURCES OR arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "tp_add_test(${name}): LABELS and SOURCES are needed; unknown: '${arg_UNPARSED_ARGUMENTS}'")
@@ -140,6 +152,7 @@ function(tp_add_test name)
   if(NOT prefix)
     list(GET arg_LABELS 0 prefix)
   endif()
+  tp_private_test_cost(cost "${arg_COST}" "${arg_SERIAL}")
   set(include_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_cases.cmake)
   file(GENERATE OUTPUT ${include_file} CONTENT
 "set(tp_program [==[$<TARGET_FILE:${name}>]==])
@@ -148,6 +161,7 @@ set(tp_name [==[${name}]==])
 set(tp_labels [==[${arg_LABELS}]==])
 set(tp_without [==[${without}]==])
 set(tp_timeout ${timeout})
+set(tp_cost ${cost})
 set(tp_serial $<BOOL:${arg_SERIAL}>)
 set(tp_environment [==[${arg_ENVIRONMENT}]==])
 include([==[${PROJECT_SOURCE_DIR}/tools/cmake/TidepoolTestCases.cmake]==])
@@ -156,12 +170,13 @@ include([==[${PROJECT_SOURCE_DIR}/tools/cmake/TidepoolTestCases.cmake]==])
 endfunction()
 
 function(tp_add_command_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "TIMEOUT" "LABELS;COMMAND;PRELOAD;ENVIRONMENT")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "TIMEOUT;COST" "LABELS;COMMAND;PRELOAD;ENVIRONMENT")
   if(NOT arg_LABELS OR NOT arg_COMMAND OR arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR
       "tp_add_command_test(${name}): LABELS and COMMAND are needed; unknown: '${arg_UNPARSED_ARGUMENTS}'")
   endif()
   tp_private_test_timeout(timeout "${arg_TIMEOUT}" "${arg_LABELS}")
+  tp_private_test_cost(cost "${arg_COST}" "${arg_SERIAL}")
   set(environment ${TP_TEST_SANITIZER_ENVIRONMENT} ${arg_ENVIRONMENT}
     "TP_TEST_PRELOAD_FIRST=${TP_TEST_PRELOAD_FIRST}")
   if(arg_PRELOAD)
@@ -173,8 +188,8 @@ function(tp_add_command_test name)
   endif()
   set(name ${TP_TEST_NAME_PREFIX}${name})
   add_test(NAME ${name} COMMAND ${arg_COMMAND})
-  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${timeout} SKIP_RETURN_CODE 77
-    ENVIRONMENT "${environment}")
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${timeout} COST ${cost}
+    SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
   if(arg_SERIAL)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
   endif()
