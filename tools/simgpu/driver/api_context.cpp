@@ -19,9 +19,9 @@ CUresult create_context(Device& d, CUcontext* out, unsigned flags, CUdevice dev)
   if (dev != 0) return CUDA_ERROR_INVALID_DEVICE;
   auto* context = new Context;
   context->flags = flags;
+  if (!context_stack().push(context)) return delete context, CUDA_ERROR_OUT_OF_MEMORY;
   d.contexts.emplace(handle_of(context), context);
   d.start_context(context);
-  context_stack().push_back(context);
   *out = handle_of(context);
   return CUDA_SUCCESS;
 }
@@ -116,7 +116,7 @@ extern "C" SIMGPU_EXPORT CUresult CUDAAPI cuCtxDestroy_v2(CUcontext handle) {
   Context* context = find_context(*d, handle);
   if (context == nullptr || context->primary || !context->alive) return CUDA_ERROR_INVALID_CONTEXT;
   d->end_context(context);
-  if (current_context() == context) context_stack().pop_back();
+  if (current_context() == context) context_stack().pop();
   return CUDA_SUCCESS;
 }
 
@@ -128,25 +128,23 @@ SIMGPU_API(cuCtxGetCurrent, (CUcontext * out), out) {
 
 /// Binds a context in place of the current one; null unbinds.
 SIMGPU_API(cuCtxSetCurrent, (CUcontext handle), handle) {
-  std::vector<Context*>& stack = context_stack();
+  ContextStack& stack = context_stack();
   Context* context = find_context(d, handle);
   if (handle != nullptr && (context == nullptr || !context->alive)) return CUDA_ERROR_INVALID_CONTEXT;
-  if (!stack.empty()) stack.pop_back();
-  if (context != nullptr) stack.push_back(context);
-  return CUDA_SUCCESS;
+  if (!stack.empty()) stack.pop();
+  return context == nullptr || stack.push(context) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 SIMGPU_API(cuCtxPushCurrent_v2, (CUcontext handle), handle) {
   Context* context = find_context(d, handle);
   if (context == nullptr || !context->alive) return CUDA_ERROR_INVALID_CONTEXT;
-  context_stack().push_back(context);
-  return CUDA_SUCCESS;
+  return context_stack().push(context) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 SIMGPU_API(cuCtxPopCurrent_v2, (CUcontext * out), out) {
   if (context_stack().empty()) return CUDA_ERROR_INVALID_CONTEXT;
   if (out != nullptr) *out = handle_of(context_stack().back());
-  context_stack().pop_back();
+  context_stack().pop();
   return CUDA_SUCCESS;
 }
 

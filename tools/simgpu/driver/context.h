@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
-#include <vector>
 
 #include "tools/simgpu/driver/cuda_api.h"
 #include "tools/simgpu/driver/stream.h"
+#include "tools/simgpu/thread_stack.h"
 
 namespace simgpu {
 
@@ -28,7 +28,8 @@ inline CUcontext handle_of(Context* context) {
 }
 
 /// The calling thread's stack of current contexts; the last is current.
-std::vector<Context*>& context_stack();
+using ContextStack = ThreadStack<Context*, 48>;
+ContextStack& context_stack();
 
 /// A number for the calling thread, never used again by another one.
 std::uint64_t thread_token();

@@ -138,8 +138,8 @@ std::string Device::describe(std::uint64_t address) const {
   return host.range_at(address) != nullptr ? "in pinned host memory" : "not memory of the device";
 }
 
-std::vector<Context*>& context_stack() {
-  thread_local std::vector<Context*> stack;
+ContextStack& context_stack() {
+  thread_local constinit ContextStack stack;
   return stack;
 }
 

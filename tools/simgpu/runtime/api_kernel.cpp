@@ -2,10 +2,10 @@
 
 #include <array>
 #include <cstring>
-#include <vector>
 
 #include "tools/simgpu/runtime/registry.h"
 #include "tools/simgpu/runtime/runtime.h"
+#include "tools/simgpu/thread_stack.h"
 
 namespace simgpu::runtime {
 namespace {
@@ -18,8 +18,9 @@ struct Configuration {
 };
 
 /// Nested, because an argument's expression may launch too.
-std::vector<Configuration>& configurations() {
-  thread_local std::vector<Configuration> stack;
+using Configurations = ThreadStack<Configuration, 16>;
+Configurations& configurations() {
+  thread_local Configurations stack;
   return stack;
 }
 
@@ -124,19 +125,19 @@ extern "C" SIMGPU_EXPORT int simgpuRegisterKernel(const void* host_stub, const S
 
 extern "C" SIMGPU_EXPORT unsigned CUDARTAPI __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared,
                                                                         CUstream_st* stream) {
-  configurations().push_back({grid, block, shared, stream});
+  if (!configurations().push({grid, block, shared, stream})) return 1;
   return 0;
 }
 
 extern "C" SIMGPU_EXPORT cudaError_t CUDARTAPI __cudaPopCallConfiguration(dim3* grid, dim3* block,
                                                                           size_t* shared, void* stream) {
-  std::vector<Configuration>& stack = configurations();
+  Configurations& stack = configurations();
   if (stack.empty()) return finish(cudaErrorMissingConfiguration);
   *grid = stack.back().grid;
   *block = stack.back().block;
   *shared = stack.back().shared;
   *static_cast<cudaStream_t*>(stream) = stack.back().stream;
-  stack.pop_back();
+  stack.pop();
   return cudaSuccess;
 }
 
