@@ -102,8 +102,7 @@ TEST_CASE("oversubscription: half of the memory gives the same losses and weight
   expect_same_in_half(1, kSeeds / 2);
 }
 
-TEST_CASE("oversubscription: half of the memory gives the same losses and weights, seeds 26 to 50",
-          "[one-thread]") {
+TEST_CASE("oversubscription: half of the memory gives the same losses and weights, seeds 26 to 50") {
   expect_same_in_half(kSeeds / 2 + 1, kSeeds);
 }
 
@@ -149,8 +148,7 @@ TEST_CASE("oversubscription: a program that fits moves nothing", "[plain]") {
   CHECK(roomy.out_of_device == plain.out_of_device);
 }
 
-TEST_CASE("oversubscription: other budgets and schedules, with every invariant checked after every move",
-          "[one-thread]") {
+TEST_CASE("oversubscription: other budgets and schedules, with every invariant checked after every move") {
   const Run plain = train({.steps = 3});
   for (const std::uint64_t percent : kPercents) {
     for (const char* schedule : {"adversarial", "inorder"}) {
