@@ -196,7 +196,8 @@ TEST_CASE("edges: an unmap that never works is out of memory, soon and without a
   program.check();
 }
 
-TEST_CASE("edges: any call failing for a while is a clean error, soon, and over when it is over") {
+TEST_CASE("edges: any call failing for a while is a clean error, soon, and over when it is over",
+          "[one-thread]") {
   for (const char* call :
        {"create", "destroy", "map", "unmap", "set_access", "create_event", "record", "wait", "query",
         "copy_to_host", "copy_to_device", "register_host", "synchronize"}) {
