@@ -357,8 +357,18 @@ Status Residency::count_refusal() noexcept {
 }
 
 Status Residency::refuse(Bytes asked) noexcept {
-  report<Msg::TP2002>(BytesText(asked).c_str(), BytesText(pool_.limit() - kept()).c_str(),
-                      BytesText(host_.used()).c_str(), BytesText(host_.budget()).c_str());
+  const Bytes movable = pool_.limit() - kept();
+  if (asked > movable) {
+    report<Msg::TP2002>(BytesText(asked).c_str(), BytesText(movable).c_str());
+  } else {
+    report<Msg::TP2005>(BytesText(asked).c_str(), BytesText(pool_.limit()).c_str(),
+                        BytesText(host_.budget()).c_str());
+  }
+  return count_refusal();
+}
+
+Status Residency::refuse_to_keep(Bytes asked) noexcept {
+  report<Msg::TP2004>(BytesText(asked).c_str(), BytesText(kept()).c_str(), BytesText(pool_.limit()).c_str());
   return count_refusal();
 }
 

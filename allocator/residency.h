@@ -84,9 +84,10 @@ class Residency {
   Status keep(std::span<const BlockId> set, WorkName what) noexcept;
   /// Bytes of kept blocks.
   [[nodiscard]] Bytes kept() const noexcept { return Bytes(kept_bytes_.load(std::memory_order_relaxed)); }
-  /// Says that an allocation of so much is refused, and counts it: kOutOfMemory. Each that is refused goes
-  /// through here once.
+  /// Says why an allocation of so much is refused, and counts it: kOutOfMemory. Each that is refused goes
+  /// through one of these once.
   Status refuse(Bytes asked) noexcept;
+  Status refuse_to_keep(Bytes asked) noexcept;
   /// Counts a refusal that has been said with a message of its own: kOutOfMemory.
   static Status count_refusal() noexcept;
   /// False if keeping so much more would leave no room for the largest block that moves.

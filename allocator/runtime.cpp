@@ -126,7 +126,7 @@ DeviceResult<DevicePtr> Runtime::allocate_block(Bytes size) noexcept {
   if (is_kept) {
     span = block.span;
     const bool room = residency_.freezing() || residency_.may_keep(span);
-    const Status status = room ? residency_.keep({&id, 1}, "allocation") : residency_.refuse(span);
+    const Status status = room ? residency_.keep({&id, 1}, "allocation") : residency_.refuse_to_keep(size);
     if (!status.ok()) {
       (void)residency_.free(id);
       unreserve(span);

@@ -90,13 +90,13 @@ DeviceResult<DevicePtr> SlabHeap::allocate(Bytes size) noexcept {
     newest_ = i;
     return slabs_[i].base + SlabMap::kUnit * unit;
   }
-  if (const Status status = add_slab(); !status.ok()) return Err{status};
+  if (const Status status = add_slab(size); !status.ok()) return Err{status};
   newest_ = slabs_.size() - 1;
   return slabs_.back().base + SlabMap::kUnit * slabs_.back().map->take(size);
 }
 
-Status SlabHeap::add_slab() noexcept {
-  if (!residency_.may_keep(Arena::kChunk)) return residency_.refuse(Arena::kChunk);
+Status SlabHeap::add_slab(Bytes size) noexcept {
+  if (!residency_.may_keep(Arena::kChunk)) return residency_.refuse_to_keep(size);
   auto* map = new (std::nothrow) SlabMap;
   if (map == nullptr) return residency_.refuse(Arena::kChunk);
   const DeviceResult<BlockId> id = arena_.add(Arena::kChunk, Arena::kChunk, true);

@@ -84,7 +84,7 @@ class SlabHeap {
   };
 
   Slab* find(BlockId id) noexcept;
-  Status add_slab() noexcept;
+  Status add_slab(Bytes size) noexcept;
 
   Arena& arena_;
   Residency& residency_;

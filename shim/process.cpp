@@ -60,7 +60,10 @@ void start() noexcept {
 // (shells, compilers, helpers) do not.
 void decide() noexcept {
   for (const OptionIssue& issue : g_issues.kept()) {
-    if (issue.is_unknown) {
+    if (issue.is_unknown && g_options.strict) {
+      report<Msg::TP1003>(static_cast<const char*>(issue.text),
+                          "As TIDEPOOL_STRICT is set, the program runs without Tidepool");
+    } else if (issue.is_unknown) {
       report<Msg::TP1004>(static_cast<const char*>(issue.text));
     } else {
       report<Msg::TP1003>(static_cast<const char*>(issue.text), "The program runs without Tidepool");

@@ -20,7 +20,7 @@ Installs missing packages (apt, sudo where needed), builds, and runs the tests o
 
 Arguments of ctest that choose or show tests can be given as they are (-R, -E, -L, -LE, -I, -V, -VV, -N, -Q,
 --rerun-failed, --stop-on-failure, --repeat); any other after --. TIDEPOOL_TEST_DATA names the folder of real
-inputs. Example: tests/run.sh --preset dev -R swap
+inputs. Example: tests/run.sh --preset dev -R residency
 TEXT
 }
 
@@ -118,4 +118,4 @@ if [[ -z ${TIDEPOOL_TEST_DATA:-} ]]; then
   skipped=$(ctest --test-dir build/all -N -L '^data$' | sed -n 's/^Total Tests: //p')
 fi
 tp_say "${skipped:-0} tests are skipped for lack of TIDEPOOL_TEST_DATA"
-exec "${launcher[@]}" ctest --test-dir build/all --parallel "$jobs" --output-on-failure "${ctest_arguments[@]}"
+exec "${launcher[@]}" ctest --test-dir build/all --parallel "$jobs" --output-on-failure --no-tests=error "${ctest_arguments[@]}"

@@ -35,6 +35,9 @@ while (($# > 0)); do
   shift
 done
 
+if [[ $PWD == *[:\ ]* ]]; then
+  tp_fail "the path $PWD has a space or colon, which LD_PRELOAD cannot name; move the folder to a path without"
+fi
 if ((install)); then
   tp_install_missing "${TP_BUILD_PACKAGES[@]}"
 fi

@@ -61,6 +61,7 @@ OptionVerdict read_value(const OptionRow& row, std::string_view text, Amount* ou
 
 OptionVerdict read_value(const OptionRow& row, std::string_view text, AutoAmount* out) noexcept {
   if (text == "auto") return *out = {true, {}}, kTaken;
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') return {"it is neither auto nor an amount"};
   Amount amount;
   const OptionVerdict verdict = read_value(row, text, &amount);
   if (verdict.ok()) *out = {false, amount};
@@ -129,6 +130,9 @@ void describe_refusal(char* buffer, std::size_t size, const OptionRow& row, cons
   out.put(shown);
   if (verdict.out_of_range) {
     out.put(" is out of range ").put(row.low).put("..").put(row.high);
+    const std::string_view text(shown);
+    const bool is_amount = row.kind != OptionKind::kBool && row.kind != OptionKind::kPath;
+    if (is_amount && text.back() >= '0' && text.back() <= '9') out.put(" (without a unit it means bytes)");
   } else if (row.kind == OptionKind::kCheckLevel) {
     out.put(" is none of ");
     for (const char c : std::string_view(row.low)) out.put(c == '|' ? ", " : std::string_view(&c, 1));

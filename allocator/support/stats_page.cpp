@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -25,6 +26,16 @@ constexpr unsigned kMostPagesPerPid = 1000;
 
 constinit StatsPage g_stats;
 
+/// Gives the file its size and its place on the disk: a store through the mapping must not find a full disk
+/// (SIGBUS), nor the size a limit (SIGXFSZ).
+bool take_room(int fd) noexcept {
+  constexpr rlim_t kSize = sizeof(StatsPageLayout);
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < kSize)
+    return false;
+  return posix_fallocate(fd, 0, kSize) == 0;
+}
+
 /// A new file for this process, or -1. It is made without following links and only for this user.
 int create_page_file(const char* run_dir) noexcept {
   for (unsigned attempt = 0; attempt < kMostPagesPerPid; ++attempt) {
@@ -34,7 +45,7 @@ int create_page_file(const char* run_dir) noexcept {
     if (attempt > 0) out.put(".").put_number(attempt);
     const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd >= 0) {
-      if (ftruncate(fd, sizeof(StatsPageLayout)) == 0) return fd;
+      if (take_room(fd)) return fd;
       unlink(path);
       close(fd);
       return -1;

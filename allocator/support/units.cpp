@@ -29,7 +29,7 @@ struct Decimal {
 };
 
 Result<Decimal, ParseError> split_decimal(std::string_view text) noexcept {
-  if (text.empty()) return Err{ParseError{"it is empty"}};
+  if (text.empty()) return Err{ParseError{"it has no number"}};
   if (text[0] == '-') return Err{ParseError{"it is negative"}};
   if (!is_digit(text[0])) return Err{ParseError{"it does not begin with a digit"}};
   Decimal parts;

@@ -46,6 +46,19 @@ TEST_CASE("refusals: wrong options are found before the program starts") {
           "run: unknown option --device-budgt (did you mean --device-budget?)");
   refused(call({"run", "-x", "echo"}), 125, "run: unknown option -x");
   refused(call({"run", "--verbos", "echo"}), 125, "run: unknown option --verbos (did you mean --verbose?)");
+  refused(call({"run", "--budget", "1GiB", "echo"}), 125,
+          "run: unknown option --budget (did you mean --device-budget?)");
+  refused(call({"run", "-device-budget", "1GiB", "echo"}), 125,
+          "run: unknown option -device-budget (did you mean --device-budget?)");
+  refused(call({"run", "--verbose=no", "echo"}), 125, "run: --verbose takes no value");
+  refused(call({"./train"}), 125,
+          "unknown command './train'; to run a program: tidepool run [options] -- PROGRAM");
+  refused(call({"--device-budget", "1GiB", "./train"}), 125,
+          "unknown command '--device-budget'; to run a program: tidepool run [options] -- PROGRAM");
+  refused(call({"run", "--device-budget", "8", "echo"}), 125,
+          "run: --device-budget 8 is out of range 16MiB..100% (without a unit it means bytes)");
+  refused(call({"run", "--device-reserve", "autoo", "echo"}), 125,
+          "run: --device-reserve autoo is not valid: it is neither auto nor an amount");
   refused(call({"run", "--hlep"}), 125, "run: unknown option --hlep (did you mean --help?)");
   refused(call({"run", "--device_budget", "1GiB", "echo"}), 125,
           "run: unknown option --device_budget (did you mean --device-budget?)");
@@ -63,13 +76,15 @@ TEST_CASE("refusals: wrong options are found before the program starts") {
 
 TEST_CASE("refusals: wrong variables stop the run, unknown ones only if strict") {
   refused(call({"run", "echo", "x"}, {{"TIDEPOOL_MIN_BLOCK", "3"}}), 125,
-          "run: TIDEPOOL_MIN_BLOCK=3 is out of range 2MiB..1GiB");
+          "run: TIDEPOOL_MIN_BLOCK=3 is out of range 2MiB..1GiB (without a unit it means bytes). See "
+          "tidepool env");
   const Outcome warned = call({"run", "echo", "x"}, {{"TIDEPOOL_DEVICE_BUDGT", "16GiB"}});
   CHECK(warned.code() == 0);
   CHECK(warned.out == "x\n");
   CHECK(warned.err.empty());  // the library warns, in processes that use CUDA
-  refused(call({"run", "--strict", "echo", "x"}, {{"TIDEPOOL_DEVICE_BUDGT", "16GiB"}}), 125,
-          "run: unknown variable TIDEPOOL_DEVICE_BUDGT (did you mean TIDEPOOL_DEVICE_BUDGET?)");
+  refused(
+      call({"run", "--strict", "echo", "x"}, {{"TIDEPOOL_DEVICE_BUDGT", "16GiB"}}), 125,
+      "run: unknown variable TIDEPOOL_DEVICE_BUDGT (did you mean TIDEPOOL_DEVICE_BUDGET?). See tidepool env");
 }
 
 TEST_CASE("refusals: 127 for no program, 126 for one that cannot be executed") {

@@ -78,9 +78,17 @@ TEST_CASE("summary: silent where no process used CUDA, unless asked, and with -q
   ScratchFolder tmp;
   CHECK(run(job(tmp, {"true"}, "")).err.empty());
   CHECK(matches(run(job(tmp, {"-v", "true"}, "")).err,
-                "tidepool: done in @ (exit 0). It held no device memory that Tidepool manages.\n"));
+                "tidepool: done in @ (exit 0). No process held device memory that Tidepool manages: none "
+                "asked for any, there is no driver (libcuda.so.1), or something cleared LD_PRELOAD.\n"));
   CHECK(run(job(tmp, {"-q", "true"})).err.empty());
   CHECK(run(job(tmp, {"--quiet", "-v", "true"})).err.empty());
+}
+
+TEST_CASE("summary: switched off, the run says so if asked") {
+  ScratchFolder tmp;
+  CHECK(run(job(tmp, {"--disable", "true"}, "")).err.empty());
+  CHECK(run(job(tmp, {"--disable", "-v", "true"}, "")).err.find("Tidepool is switched off") !=
+        std::string::npos);
 }
 
 TEST_CASE("summary: several processes have a line each and a total") {
@@ -164,6 +172,23 @@ TEST_CASE("run folder: files that are no pages are passed over") {
        "cd $TIDEPOOL_RUN_DIR; echo short >stats.1; head -c 9000 /dev/zero >stats.2; mkdir stats.3; exit 0"}));
   CHECK(got.code() == 0);
   CHECK(got.err.find("(exit 0)") != std::string::npos);
+}
+
+TEST_CASE("run folder: one that has no room is passed over, and refused where it was asked for") {
+  // RLIMIT_FSIZE stands for a full disk: both refuse the page its place.
+  ScratchFolder tmp;
+  const std::string refused = "ulimit -f 0; trap '' XFSZ; exec " + kTidepool + " run ";
+  Job full = job(tmp, {}, "");
+  full.words = {"/bin/bash", "-c", refused + "--run-dir " + (tmp / "run") + " true"};
+  const Outcome got = run(full);
+  CHECK(got.code() == 125);
+  CHECK(got.err.find("tidepool: run: the folder " + (tmp / "run") + " cannot be used: ") == 0);
+  full.words = {"/bin/bash", "-c", refused + "true"};
+  const Outcome nowhere = run(full);
+  CHECK(nowhere.code() == 125);
+  CHECK(nowhere.err.find("no folder for the run could be made in XDG_RUNTIME_DIR, TMPDIR or /tmp: ") !=
+        std::string::npos);
+  CHECK(names_in(tmp.path()) == std::vector<std::string>{"run"});
 }
 
 TEST_CASE("run folder: one that cannot be used stops the run") {

@@ -78,6 +78,13 @@ TEST_CASE("shim: a wrong option under bare LD_PRELOAD is said, and the program r
   CHECK(got.err.find("TP1003") != std::string::npos);
 }
 
+TEST_CASE("shim: an unknown option under bare LD_PRELOAD and STRICT says that nothing is managed") {
+  const Outcome got = bare({kElfProbe, "1073741824"}, {{"TIDEPOOL_STRICT", "1"}, {"TIDEPOOL_QIET", "1"}});
+  expect_passes(got);
+  CHECK(got.err.find("TP1003 unknown variable TIDEPOOL_QIET") != std::string::npos);
+  CHECK(got.err.find("runs without Tidepool") != std::string::npos);
+}
+
 TEST_CASE("shim: processes that do not use CUDA say nothing about the options") {
   const std::vector<std::pair<std::string, std::string>> wrong = {{"TIDEPOOL_DEVICE_BUDGET", "lots"},
                                                                   {"TIDEPOOL_QIET", "1"}};

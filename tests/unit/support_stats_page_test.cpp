@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -161,6 +162,20 @@ TEST_CASE("stats page: without a usable folder the numbers stay private and errn
     });
     CHECK(status == 0);
   }
+}
+
+TEST_CASE(
+    "stats page: where the file gets no room the numbers stay private, and no signal ends the program") {
+  TemporaryFolder folder;
+  const auto [pid, status] = in_child([&] {
+    const rlimit none{0, 0};
+    if (setrlimit(RLIMIT_FSIZE, &none) != 0) _exit(2);
+    StatsPage& stats = StatsPage::attach(folder.path.c_str());
+    stats.add(Metric::swap_out_total, 1);
+    _exit(!stats.is_file() && stats.get(Metric::swap_out_total) >= 1 ? 0 : 1);
+  });
+  CHECK(status == 0);
+  CHECK(fs::is_empty(folder.path));
 }
 
 TEST_CASE("stats page: does not follow a link that someone laid") {

@@ -47,7 +47,7 @@ TEST_CASE("units: bytes are read with every unit, whole and with decimals") {
 }
 
 TEST_CASE("units: what is not a number of bytes is refused with the reason") {
-  CHECK(why_refused("") == "it is empty");
+  CHECK(why_refused("") == "it has no number");
   CHECK(why_refused("-1") == "it is negative");
   CHECK(why_refused("-1GiB") == "it is negative");
   CHECK(why_refused("18446744073709551616") == "it is too large");

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 #include <string>
@@ -17,6 +18,8 @@ int g_console = -1;
 void open_console() {
   constexpr int kAboveStandard = 10;
   g_console = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, kAboveStandard);
+  // Too few descriptors for a number that high: then stderr itself, if there is one.
+  if (g_console < 0 && errno != EBADF) g_console = STDERR_FILENO;
 }
 
 void say(const char* format, ...) {

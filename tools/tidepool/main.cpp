@@ -34,6 +34,10 @@ int help() {
 }
 
 int unknown(const std::string& word) {
+  if (word.starts_with("--") || word.find('/') != word.npos) {
+    say("unknown command '%s'; to run a program: tidepool run [options] -- PROGRAM", word.c_str());
+    return kExitRefused;
+  }
   const Command* const meant = nearest_item(word, kCommands, [](const Command& c) { return c.name; });
   if (meant != nullptr) {
     say("unknown command '%s' (did you mean '%s'?)", word.c_str(), std::string(meant->name).c_str());

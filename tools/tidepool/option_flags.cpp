@@ -8,14 +8,26 @@
 namespace tidepool::tools {
 namespace {
 
-std::string unknown_flag(std::string_view flag) {
-  std::string text = "unknown option " + std::string(flag);
-  if (!flag.starts_with("--")) return text;
+/// The flag that was most likely meant; "" if none was.
+std::string meant_by(std::string_view flag) {
   std::vector<std::string> flags = {"--help", "--verbose"};
   for (const OptionRow& row : option_rows()) flags.push_back(flag_of(row));
+  const std::string wanted = (flag.starts_with("--") ? "" : "-") + std::string(flag);
+  const std::string_view word = std::string_view(wanted).substr(2);
+  // "--budget" is a part of what was meant rather than three slips of the pen away from it.
+  constexpr std::size_t kTelling = 4;
+  for (const std::string& known : flags) {
+    if (word.size() >= kTelling && known.find(word) != known.npos) return known;
+  }
   const std::string* const meant =
-      nearest_item(flag, flags, [](const std::string& f) -> std::string_view { return f; });
-  return meant == nullptr ? text : text + " (did you mean " + *meant + "?)";
+      nearest_item(wanted, flags, [](const std::string& f) -> std::string_view { return f; });
+  return meant == nullptr ? "" : *meant;
+}
+
+std::string unknown_flag(std::string_view flag) {
+  std::string text = "unknown option " + std::string(flag);
+  const std::string meant = flag.size() > 2 ? meant_by(flag) : "";
+  return meant.empty() ? text : text + " (did you mean " + meant + "?)";
 }
 
 /// The row that a flag names exactly as flag_of() spells it, or null.
@@ -95,6 +107,8 @@ RunArguments parse_run_arguments(std::span<char*> words, std::string* error) {
     }
     const std::size_t equals = word.find('=');
     const std::string_view flag = word == "-q" ? "--quiet" : word.substr(0, equals);
+    if (equals != word.npos && (flag == "--verbose" || flag == "--help"))
+      return *error = std::string(flag) + " takes no value", got;
     const OptionRow* const row = row_of_flag(flag);
     if (row == nullptr) return *error = unknown_flag(flag), got;
     std::string value = "1";

@@ -62,7 +62,7 @@ bool accept_environment(std::unique_ptr<Options>& options) {
   *options = load_options(environ, issues.get());
   if (!issues->any_error() && !(options->strict && issues->count() > 0)) return true;
   for (const OptionIssue& issue : issues->kept()) {
-    if (!issue.is_unknown || options->strict) say("run: %s", issue.text);
+    if (!issue.is_unknown || options->strict) say("run: %s. See tidepool env", issue.text);
   }
   return false;
 }
@@ -135,6 +135,10 @@ int run_command(std::span<char*> words) {
   }
   if (folder && !options->quiet)
     say_summary(*folder, older, ending, monotonic_now() - start, arguments.verbose);
+  if (!folder && !options->quiet && arguments.verbose) {
+    say("done (%s). Tidepool is switched off (--disable or TIDEPOOL_DISABLE): nothing was managed.",
+        ended_how(ending).c_str());
+  }
   folder.reset();
   return end_like(ending);
 }

@@ -71,7 +71,10 @@ std::vector<std::string> summary_lines(const std::vector<ProcessStats>& processe
   format_duration(duration, sizeof duration, took);
   const std::string done = std::string("done in ") + duration + " (" + ended_how(ending) + "). ";
   if (users.empty()) {
-    return verbose ? std::vector<std::string>{done + "It held no device memory that Tidepool manages."}
+    return verbose ? std::vector<std::string>{done +
+                                              "No process held device memory that Tidepool manages: none "
+                                              "asked for any, there is "
+                                              "no driver (libcuda.so.1), or something cleared LD_PRELOAD."}
                    : std::vector<std::string>{};
   }
   if (users.size() == 1) return {done + "N" + needed(*users[0]) + warned(warnings)};

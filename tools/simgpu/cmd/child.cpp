@@ -63,7 +63,7 @@ Ending run_command(const std::vector<std::string>& command,
   g_child = child;
   handle(SIGINT, SIG_IGN);
   handle(SIGQUIT, SIG_IGN);
-  handle(SIGTERM, &pass_on);
+  for (const int signal : {SIGTERM, SIGUSR1, SIGUSR2}) handle(signal, &pass_on);
   handle(SIGHUP, &pass_on);
   ::close(ends[1]);
   int error = 0;

@@ -103,10 +103,9 @@ Ending run(const Options& options) {
   if (!options.report.empty())
     write_report(options.report, report_json(page.page(), options, profile, ending));
   if (const auto others = page.page().other_processes.load(); others != 0) {
-    std::fprintf(stderr,
-                 "simgpu: warning: %u more process%s called cuInit; each had a device of its own, and the "
-                 "report covers the first only\n",
-                 others, others == 1 ? "" : "es");
+    std::fprintf(stderr, "simgpu: warning: %u more process%s called cuInit; each had a device of its own%s\n",
+                 others, others == 1 ? "" : "es",
+                 options.report.empty() ? "" : ", and the report covers the first only");
   }
   return ending;
 }

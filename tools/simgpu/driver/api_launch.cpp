@@ -99,7 +99,8 @@ CUresult launch(Device& d, Context& context, bool per_thread, CUfunction handle,
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (kernel->body == nullptr) {
-    report_error("kernel '" + kernel->name + "' has no CPU body (see simgpu/kernel.h); it was not launched");
+    report_error("kernel '" + readable_name(kernel->name) +
+                 "' has no CPU body (see simgpu/kernel.h); it was not launched");
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   if (cooperative) {

@@ -41,14 +41,6 @@ std::string hex(std::uint64_t n) {
   return text;
 }
 
-std::string readable_name(const std::string& mangled) {
-  int status = 0;
-  char* plain = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
-  std::string name = status == 0 ? plain : mangled;
-  std::free(plain);
-  return name;
-}
-
 /// The parameter whose value is the nearest pointer at or below the address: " parameter 2 (0x… + 64)".
 std::string matching_parameter(const Launch& launch, std::uint64_t address) {
   const SimgpuKernelBody& body = *launch.kernel->body;
@@ -241,6 +233,14 @@ Executed run_fill(const Stream& stream, const Fill& fill) {
 }
 
 }  // namespace
+
+std::string readable_name(const std::string& mangled) {
+  int status = 0;
+  char* plain = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
+  std::string name = status == 0 ? plain : mangled;
+  std::free(plain);
+  return name;
+}
 
 Executed execute(const Stream& stream, const Operation& operation, std::int64_t start_ns) {
   if (stream.context->sticky != CUDA_SUCCESS) return {};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "tools/simgpu/driver/stream.h"
 
@@ -14,6 +15,9 @@ struct Executed {
 
 /// Runs one operation now, under the device lock. An illegal access is reported and ends the context.
 Executed execute(const Stream& stream, const Operation& operation, std::int64_t start_ns);
+
+/// A function's name as its source has it, where it can be told from the symbol.
+std::string readable_name(const std::string& symbol);
 
 /// Calls a host function; CUDA calls inside it return CUDA_ERROR_NOT_PERMITTED. Without the device lock.
 void run_host_function(const HostCall& call);
