@@ -58,6 +58,22 @@ int read_int(CUdeviceptr from) {
 
 }  // namespace
 
+TEST_CASE("launch: a kernel without parameters needs no list of them") {
+  on_device({}, [] {
+    static int runs = 0;
+    struct CountRuns {
+      static void run(simgpu::CpuContext& c) {
+        c.phase([](unsigned) { ++runs; });
+      }
+    };
+    const CUfunction function = make_kernel("count_runs", simgpu::kernel_body<CountRuns>());
+    OK(cuLaunchKernel(function, 2, 1, 1, 3, 1, 1, 0, nullptr, nullptr, nullptr));
+    OK(cuCtxSynchronize());
+    EXPECT(runs == 6);
+    return 0;
+  });
+}
+
 TEST_CASE("launch: parameter layout follows alignment, and the index after the last is refused") {
   on_device({}, [] {
     const CUfunction function = make_kernel("mixed", mixed_body());

@@ -3,6 +3,7 @@
 #include <cxxabi.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 #include <cinttypes>
 #include <cstdio>
@@ -121,7 +122,7 @@ void check_range(const void* pointer, std::size_t bytes, int is_write) {
 Executed run_launch(const Stream& stream, const Launch& launch) {
   const Config& config = device()->config;
   LaunchMemory& memory = launch_memory();
-  std::memcpy(memory.params, launch.params.data(), launch.params.size());
+  std::copy(launch.params.begin(), launch.params.end(), memory.params);
   SimgpuGrid grid{{launch.grid[0], launch.grid[1], launch.grid[2]},
                   {launch.block[0], launch.block[1], launch.block[2]},
                   launch.dynamic_shared,
