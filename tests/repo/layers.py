@@ -20,7 +20,10 @@ LAYERS = {
         {"planner", "planner/plan", "ssd_backend/model", "allocator/support"},
         SYSTEM | {"CLI11::CLI11", "tomlplusplus::tomlplusplus", "nlohmann_json::nlohmann_json"},
     ),
-    "tools/probe": ({"allocator", "allocator/cuda", "allocator/support"}, SYSTEM | {ALL}),
+    "tools/probe": (
+        {"allocator", "allocator/cuda", "allocator/support", "tools/simgpu/include"},
+        SYSTEM | {ALL},
+    ),
     "tools/workloads": ({"tools/simgpu/include", "allocator/support"}, SYSTEM | {ALL}),
     "tools/gen": ({"allocator/support"}, SYSTEM),
     "tools/broker": ({"allocator/support"}, SYSTEM),

@@ -1,0 +1,74 @@
+#include <algorithm>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/probe/child.h"
+#include "tools/probe/options.h"
+#include "tools/probe/run.h"
+
+namespace tidepool::probe {
+namespace {
+
+constexpr int kExitRefused = 125;  // as env(1) and timeout(1) have it
+
+constexpr Section kSections[] = {
+    {"vmm", "what mapping calls cost, idle and beside running kernels", &run_vmm},
+    {"aliasing", "one handle at several addresses: limits, contents, speed", &run_aliasing},
+    {"sharing", "exported handles, a killed exporter, and what new memory holds", &run_sharing},
+    {"rates", "pinning, copies, hashing, events and launches", &run_rates},
+    {"faults", "what follows when a kernel touches an unmapped address", &run_faults},
+};
+
+void print_list() {
+  for (const Section& section : kSections) {
+    std::printf("%-9s %s\n", std::string(section.name).c_str(), std::string(section.help).c_str());
+  }
+}
+
+void print_help() {
+  std::printf(
+      "usage: tidepool-probe SECTION [--device N] [--seconds S] [--quick]\n\n"
+      "Measures one GPU and its driver, and prints what it finds as JSON, one object a line.\n\nSections:\n");
+  print_list();
+  std::printf(
+      "\n  --device N    the device to ask (default 0)\n"
+      "  --seconds S   how long the section may take (default 20)\n"
+      "  --quick       as few repetitions as show that everything works\n"
+      "  --list        list the sections\n"
+      "  --help        this text\n");
+}
+
+int refuse(const std::string& why) {
+  std::fprintf(stderr, "tidepool-probe: error: %s\n", why.c_str());
+  return kExitRefused;
+}
+
+int dispatch(std::span<char* const> words) {
+  if (!words.empty() && words[0] == kChildWord) return run_child(words.subspan(1));
+  std::vector<std::string_view> names;
+  for (const Section& section : kSections) names.push_back(section.name);
+  Options options;
+  try {
+    options = parse_options(words, names);
+  } catch (const UsageError& wrong) {
+    return refuse(wrong.what());
+  }
+  if (options.help || options.list) {
+    (options.help ? print_help : print_list)();
+    return std::fflush(stdout) == 0 ? 0 : refuse("stdout cannot be written");
+  }
+  const Section* section = std::find_if(std::begin(kSections), std::end(kSections),
+                                        [&](const Section& s) { return s.name == options.section; });
+  return run_section(*section, options);
+}
+
+}  // namespace
+}  // namespace tidepool::probe
+
+int main(int argc, char** argv) {
+  const std::span<char* const> words(argv, static_cast<std::size_t>(argc));
+  return tidepool::probe::dispatch(words.empty() ? words : words.subspan(1));
+}

@@ -1,0 +1,168 @@
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tools/probe/coherence.h"
+#include "tools/probe/counters.h"
+#include "tools/probe/memory.h"
+#include "tools/probe/run.h"
+
+/// One handle at several addresses: how many mappings there can be, and what kernels over them cost.
+namespace tidepool::probe {
+namespace {
+
+constexpr Word kUnitWords = kGranule / sizeof(Word);
+constexpr unsigned kThreads = 256;
+
+/// Handles that are mapped again and again: unit i holds handle owner[i], and the first units one each.
+struct Crowd {
+  std::vector<Handle> handles;
+  Window window;
+  std::vector<std::size_t> owner;
+
+  Crowd(const Run& run, std::size_t handle_count, std::size_t mappings)
+      : window(run.gpu, mappings, kGranule), owner(mappings) {
+    for (std::size_t i = 0; i < handle_count; ++i) handles.emplace_back(run.gpu, kGranule);
+    std::mt19937 random(1);
+    for (std::size_t i = 0; i < mappings; ++i) owner[i] = i < handle_count ? i : random() % handle_count;
+  }
+};
+
+/// Maps every unit, and makes them accessible in batches; returns how many could be mapped.
+std::size_t map_crowd(const Run& run, Crowd& crowd) {
+  constexpr std::size_t kBatch = 64;
+  const std::size_t wanted = crowd.owner.size();
+  Samples map, access;
+  std::string failure;
+  const std::uint64_t free_before = free_bytes();
+  std::size_t mapped = 0;
+  std::size_t accessible = 0;
+  try {
+    while (accessible < wanted) {
+      const std::size_t end = std::min(wanted, accessible + kBatch);
+      for (; mapped < end; ++mapped) {
+        map.add(time_ns([&] { crowd.window.map(mapped, crowd.handles[crowd.owner[mapped]]); }));
+      }
+      access.add(time_ns([&] { crowd.window.set_access(accessible, end - accessible); }) /
+                 static_cast<double>(end - accessible));
+      accessible = end;
+    }
+  } catch (const DriverError& error) {
+    failure = error.what();
+  }
+  const Fields params = {{"handles", std::uint64_t{crowd.handles.size()}},
+                         {"mappings", std::uint64_t{wanted}},
+                         {"handle_bytes", kGranule}};
+  run.out.answer("mappings_made", params, std::uint64_t{accessible}, failure);
+  run.out.result("map_alias", params, "ns", map);
+  run.out.result("set_access_per_mapping", params, "ns", access);
+  const std::uint64_t free_after = free_bytes();
+  run.out.answer("device_bytes_taken_by_mappings", params,
+                 std::uint64_t{free_before > free_after ? free_before - free_after : 0},
+                 "by cuMemGetInfo, handles not counted");
+  return accessible;
+}
+
+/// Writes each handle through its first address and reads it through every address.
+void check_crowd(const Run& run, const Crowd& crowd, std::size_t mapped) {
+  const Counters wrong;
+  const Launch how{nullptr, 64, kThreads};
+  const std::size_t handles = std::min(crowd.handles.size(), mapped);
+  for (std::size_t i = 0; i < handles; ++i) {
+    run.gpu.kernels().write_words(how, crowd.window.pointer<Word>(i), kUnitWords, i + 1);
+  }
+  for (std::size_t i = 0; i < mapped; ++i) {
+    run.gpu.kernels().check_words(how, crowd.window.pointer<Word>(i), kUnitWords, crowd.owner[i] + 1,
+                                  wrong.device());
+  }
+  run.out.answer("wrong_words_over_all_mappings", {{"mappings", std::uint64_t{mapped}}}, wrong.take().first,
+                 "written through one address, read through all, by kernels on one stream");
+}
+
+void many_mappings(const Run& run) {
+  const std::size_t handles = run.quick() ? 6 : 300;
+  const std::size_t mappings = run.quick() ? 48 : 10'000;
+  if (handles * kGranule > run.gpu.allowance()) {
+    throw std::runtime_error("the handles are more than a quarter of the device");
+  }
+  Crowd crowd(run, handles, mappings);
+  const std::size_t mapped = map_crowd(run, crowd);
+  check_crowd(run, crowd, mapped);
+}
+
+/// Time of kernels over memory that is mapped once, and over memory that is mapped twice.
+class SpeedTest {
+ public:
+  SpeedTest(const Run& run, std::size_t handles)
+      : run_(run),
+        units_(handles),
+        plain_(run.gpu, handles, kGranule),
+        alias_(run.gpu, handles, kGranule),
+        out_(sizeof(Word)) {
+    for (std::size_t i = 0; i < handles; ++i) {
+      handles_.emplace_back(run.gpu, kGranule);
+      plain_.map(i, handles_.back());
+    }
+    plain_.set_access(0, handles);
+  }
+
+  void measure() {
+    time_kernels(plain_, "only");
+    std::vector<std::size_t> order(units_);
+    for (std::size_t i = 0; i < units_; ++i) order[i] = i;
+    std::shuffle(order.begin(), order.end(), std::mt19937(2));
+    for (std::size_t i = 0; i < units_; ++i) alias_.map(i, handles_[order[i]]);
+    alias_.set_access(0, units_);
+    time_kernels(plain_, "first of two");
+    time_kernels(alias_, "second of two, shuffled");
+  }
+
+ private:
+  void time_kernels(const Window& window, const char* mapping) {
+    const Word words = units_ * kUnitWords;
+    const Kernels& kernels = run_.gpu.kernels();
+    const Launch reading{stream_.get(), run_.gpu.full_grid(kernels.read_pairs.function(), kThreads),
+                         kThreads};
+    const Launch writing{stream_.get(), run_.gpu.full_grid(kernels.write_words.function(), kThreads),
+                         kThreads};
+    Samples read, write;
+    Repeats repeats = run_.repeats(50, 0.05);
+    while (repeats.next()) {
+      read.add(device_ns(
+          [&] { kernels.read_pairs(reading, window.pointer<Word>(), words / 2, out_.pointer<Word>()); }));
+      write.add(device_ns([&] { kernels.write_words(writing, window.pointer<Word>(), words, 1); }));
+    }
+    const Fields params = {{"bytes", words * sizeof(Word)}, {"mapping", mapping}};
+    run_.out.result("read_kernel", params, "ns", read);
+    run_.out.result("write_kernel", params, "ns", write);
+  }
+
+  template <class F>
+  double device_ns(F&& enqueue) const {
+    start_.record(stream_);
+    enqueue();
+    end_.record(stream_);
+    stream_.synchronize();
+    return end_.ns_since(start_);
+  }
+
+  const Run& run_;
+  std::size_t units_;
+  std::vector<Handle> handles_;
+  Window plain_, alias_;
+  DeviceBuffer out_;
+  Stream stream_;
+  Event start_, end_;
+};
+
+}  // namespace
+
+void run_aliasing(const Run& run) {
+  run.part("many_mappings", [&] { many_mappings(run); });
+  run.part("wrong_words", [&] { check_coherence(run, kGranule); });
+  if (!run.quick()) run.part("wrong_words", [&] { check_coherence(run, 64 * kMiB); });
+  run.part("speed_of_kernels", [&] { SpeedTest(run, run.quick() ? 4 : 256).measure(); });
+}
+
+}  // namespace tidepool::probe

@@ -1,0 +1,192 @@
+#include <array>
+#include <vector>
+
+#include "tools/probe/gemm_load.h"
+#include "tools/probe/memory.h"
+#include "tools/probe/run.h"
+
+/// What the calls of "Virtual Memory Management" cost, and what they accept.
+namespace tidepool::probe {
+namespace {
+
+struct CallCosts {
+  Samples create, map, set_access, unmap, release;
+
+  void write(const Run& run, std::uint64_t bytes, const char* load) const {
+    const Fields params = {{"handle_bytes", bytes}, {"load", load}};
+    run.out.result("create", params, "ns", create);
+    run.out.result("map", params, "ns", map);
+    run.out.result("set_access", params, "ns", set_access);
+    run.out.result("unmap", params, "ns", unmap);
+    run.out.result("release", params, "ns", release);
+  }
+};
+
+CallCosts measure_calls(const Run& run, std::uint64_t bytes, Repeats repeats) {
+  CallCosts costs;
+  Window window(run.gpu, 1, bytes);
+  while (repeats.next()) {
+    Handle handle;
+    costs.create.add(time_ns([&] { handle.create(run.gpu, bytes); }));
+    costs.map.add(time_ns([&] { window.map(0, handle); }));
+    costs.set_access.add(time_ns([&] { window.set_access(0); }));
+    costs.unmap.add(time_ns([&] { window.unmap(0); }));
+    costs.release.add(time_ns([&] { handle.release(); }));
+  }
+  return costs;
+}
+
+void require_room(const Run& run, std::uint64_t bytes) {
+  if (bytes > run.gpu.allowance()) {
+    throw std::runtime_error(std::to_string(bytes) + " bytes are more than a quarter of the device");
+  }
+}
+
+constexpr std::array<std::uint64_t, 4> kHandleSizes = {2 * kMiB, 8 * kMiB, 32 * kMiB, 128 * kMiB};
+
+void idle_costs(const Run& run) {
+  for (const std::uint64_t bytes : kHandleSizes) {
+    run.part("calls_idle", [&] {
+      require_room(run, bytes);
+      TP_CU(cuCtxSynchronize);
+      measure_calls(run, bytes, run.repeats(200, 0.08)).write(run, bytes, "idle");
+    });
+  }
+}
+
+void write_load(const Run& run, const GemmLoad& load, Fields params) {
+  params.emplace_back("side", std::uint64_t{load.side()});
+  run.out.result("gemm_period", params, "ns", load.periods());
+  run.out.result("gemm_launch_on_host", params, "ns", load.launches());
+}
+
+/// The same calls while products run, and what the products notice.
+void costs_beside_products(const Run& run) {
+  GemmLoad load(run);
+  load.start();
+  Repeats pause = run.repeats(1'000'000, 0.08);
+  while (pause.next()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  load.stop();
+  write_load(run, load, {{"vmm_calls", false}});
+  for (const std::uint64_t bytes : kHandleSizes) {
+    run.part("calls_beside_gemm", [&] {
+      require_room(run, bytes);
+      load.start();
+      const CallCosts costs = measure_calls(run, bytes, run.repeats(2000, 0.08));
+      load.stop();
+      costs.write(run, bytes, "gemm");
+      write_load(run, load, {{"vmm_calls", true}, {"handle_bytes", bytes}});
+    });
+  }
+}
+
+std::vector<Handle> make_handles(const Run& run, std::size_t count) {
+  std::vector<Handle> handles;
+  for (std::size_t i = 0; i < count; ++i) handles.emplace_back(run.gpu, kGranule);
+  return handles;
+}
+
+void map_all(Window& window, const std::vector<Handle>& handles) {
+  for (std::size_t i = 0; i < handles.size(); ++i) window.map(i, handles[i]);
+}
+
+/// One call over many mappings against one call for each.
+void many_at_once(const Run& run, std::size_t count) {
+  require_room(run, count * kGranule);
+  const std::vector<Handle> handles = make_handles(run, count);
+  Window window(run.gpu, count, kGranule);
+  Samples access_at_once, access_one_by_one, unmap_at_once, unmap_one_by_one;
+  std::string refused;
+  Repeats repeats = run.repeats(50, 0.05);
+  while (repeats.next()) {
+    map_all(window, handles);
+    access_at_once.add(time_ns([&] { window.set_access(0, count); }));
+    if (refused.empty()) {
+      try {
+        unmap_at_once.add(time_ns([&] { window.unmap(0, count); }));
+        map_all(window, handles);
+      } catch (const DriverError& failure) {
+        refused = failure.what();
+        for (std::size_t i = 0; i < count; ++i) window.unmap(i);
+        map_all(window, handles);
+      }
+    } else {
+      for (std::size_t i = 0; i < count; ++i) window.unmap(i);
+      map_all(window, handles);
+    }
+    access_one_by_one.add(time_ns([&] {
+      for (std::size_t i = 0; i < count; ++i) window.set_access(i);
+    }));
+    unmap_one_by_one.add(time_ns([&] {
+      for (std::size_t i = 0; i < count; ++i) window.unmap(i);
+    }));
+  }
+  const auto params = [&](const char* calls) {
+    return Fields{{"mappings", std::uint64_t{count}}, {"handle_bytes", kGranule}, {"calls", calls}};
+  };
+  run.out.result("set_access_many", params("one"), "ns", access_at_once);
+  run.out.result("set_access_many", params("one for each"), "ns", access_one_by_one);
+  run.out.answer("unmap_over_several_mappings", {{"mappings", std::uint64_t{count}}}, refused.empty(),
+                 refused);
+  if (refused.empty()) run.out.result("unmap_many", params("one"), "ns", unmap_at_once);
+  run.out.result("unmap_many", params("one for each"), "ns", unmap_one_by_one);
+}
+
+/// Maps part of a handle, at its start or further inside, and uses it.
+void map_part(const Run& run, const char* name, std::uint64_t offset) {
+  const Handle handle(run.gpu, 2 * kGranule);
+  const Window window(run.gpu, 1, kGranule);
+  const CUresult mapped = cu().cuMemMap(window.at(0), kGranule, offset, handle.id(), 0);
+  if (mapped != CUDA_SUCCESS) return run.out.answer(name, {}, false, "cuMemMap: " + result_name(mapped));
+  std::string problem;
+  try {
+    window.set_access(0);
+    TP_CU(cuMemsetD8_v2, window.at(0), static_cast<unsigned char>(1), kGranule);
+    TP_CU(cuCtxSynchronize);
+  } catch (const DriverError& failure) {
+    problem = failure.what();
+  }
+  TP_CU(cuMemUnmap, window.at(0), kGranule);
+  run.out.answer(name, {}, problem.empty(), problem.empty() ? "mapped, written and unmapped" : problem);
+}
+
+/// Access set over a range with a unit in it that is not mapped, as guards between blocks are.
+void access_over_hole(const Run& run) {
+  const std::vector<Handle> handles = make_handles(run, 2);
+  Window window(run.gpu, 3, kGranule);
+  window.map(0, handles[0]);
+  window.map(2, handles[1]);
+  const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, run.gpu.device()},
+                               CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  const CUresult result = cu().cuMemSetAccess(window.at(0), 3 * kGranule, &access, 1);
+  run.out.answer("set_access_over_unmapped_gap", {}, result == CUDA_SUCCESS,
+                 "cuMemSetAccess: " + result_name(result));
+}
+
+void granularity(const Run& run) {
+  const CUmemAllocationProp wanted = run.gpu.properties();
+  std::size_t least = 0;
+  std::size_t recommended = 0;
+  TP_CU(cuMemGetAllocationGranularity, &least, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+  TP_CU(cuMemGetAllocationGranularity, &recommended, &wanted, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
+  run.out.answer("granularity_minimum", {}, std::uint64_t{least}, "bytes");
+  run.out.answer("granularity_recommended", {}, std::uint64_t{recommended}, "bytes");
+}
+
+}  // namespace
+
+void run_vmm(const Run& run) {
+  run.part("granularity", [&] { granularity(run); });
+  run.part("map_smaller_than_handle", [&] { map_part(run, "map_smaller_than_handle", 0); });
+  run.part("map_from_inside_handle", [&] { map_part(run, "map_from_inside_handle", kGranule); });
+  run.part("set_access_over_unmapped_gap", [&] { access_over_hole(run); });
+  idle_costs(run);
+  const std::vector<std::size_t> counts =
+      run.quick() ? std::vector<std::size_t>{4} : std::vector<std::size_t>{16, 64, 256};
+  for (const std::size_t count : counts) {
+    run.part("many_at_once", [&] { many_at_once(run, count); });
+  }
+  run.part("calls_beside_gemm", [&] { costs_beside_products(run); });
+}
+
+}  // namespace tidepool::probe
