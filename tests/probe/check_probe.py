@@ -1,0 +1,282 @@
+"""tidepool-probe on the simulated device: what it writes is well formed, and says what is known to be true there."""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+SCHEMA = "tidepool.probe/1"
+MEMBERS = {
+    "result": {"section", "kind", "name", "params", "unit", "n", "min", "p50", "p90", "max"},
+    "answer": {"section", "kind", "name", "value"},
+    "skipped": {"section", "kind", "name", "why"},
+    "end": {"section", "kind", "seconds"},
+}
+OPTIONAL = {"answer": {"params", "detail"}}
+DEVICE_MEMBERS = {"driver_version", "device", "compute_capability", "multiprocessors", "total_bytes", "exportable_handles"}
+START_MEMBERS = {"schema", "section", "kind", "unix_seconds", "preloaded", "quick"}
+
+
+def refuse_constant(name):
+    raise ValueError(f"{name} is no JSON")
+
+
+def check_record(section, record, first):
+    kind = record["kind"]
+    assert record["section"] == section, record
+    assert (kind == "start") == first, record
+    members = set(record)
+    if kind == "start":
+        assert record["schema"] == SCHEMA, record
+        assert members in (START_MEMBERS, START_MEMBERS | DEVICE_MEMBERS), record
+        return
+    wanted = MEMBERS[kind]
+    assert wanted <= members <= wanted | OPTIONAL.get(kind, set()), record
+    if kind == "result":
+        assert record["n"] >= 1, record
+        assert 0 <= record["min"] <= record["p50"] <= record["p90"] <= record["max"], record
+
+
+class Output:
+    """The records of one section."""
+
+    def __init__(self, section, text):
+        assert text.endswith("\n"), "the last line is not complete"
+        self.records = [json.loads(line, parse_constant=refuse_constant) for line in text.splitlines()]
+        for number, record in enumerate(self.records):
+            check_record(section, record, number == 0)
+        assert [r["kind"] for r in self.records].count("end") == 1, "want one end"
+        assert self.records[-1]["kind"] == "end", self.records[-1]
+
+    def of(self, kind, name):
+        return [r for r in self.records if r["kind"] == kind and r["name"] == name]
+
+    def values(self, name):
+        found = [r["value"] for r in self.of("answer", name)]
+        assert found, f"no answer {name}"
+        return found
+
+    def value(self, name):
+        (value,) = self.values(name)
+        return value
+
+    def results(self, name, **params):
+        found = [r for r in self.of("result", name) if all(r["params"].get(k) == v for k, v in params.items())]
+        assert found, f"no result {name} with {params}"
+        return found
+
+    def skipped(self):
+        return {(r["name"], r["why"]) for r in self.records if r["kind"] == "skipped"}
+
+
+class Runner:
+    def __init__(self, simgpu, probe, preload):
+        self.simgpu, self.probe, self.preload = simgpu, probe, preload
+
+    def words(self, section, *more, memory="1GiB", seed=1):
+        options = ["--memory", memory, "--seed", str(seed)]
+        return [self.simgpu, *options, "--", self.probe, section, *more]
+
+    def run(self, section, *more, environment=None, **simgpu):
+        command = self.words(section, "--quick", *more, **simgpu)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=100, check=False, env=dict(os.environ, **environment or {})
+        )
+        assert done.returncode == 0, (done.returncode, done.stderr, done.stdout[-500:])
+        return Output(section, done.stdout)
+
+
+def check_vmm(runner):
+    out = runner.run("vmm")
+    assert out.skipped() == set(), out.skipped()
+    for handle in (2 << 20, 8 << 20, 32 << 20, 128 << 20):
+        for load in ("idle", "gemm"):
+            for call in ("create", "map", "set_access", "unmap", "release"):
+                (result,) = out.results(call, handle_bytes=handle, load=load)
+                assert result["unit"] == "ns"
+        out.results("gemm_period", vmm_calls=True, handle_bytes=handle)
+    out.results("gemm_period", vmm_calls=False)
+    for calls in ("one", "one for each"):
+        out.results("set_access_many", calls=calls)
+        out.results("unmap_many", calls=calls)
+    assert out.value("unmap_over_several_mappings") is True
+    assert out.value("map_smaller_than_handle") is False
+    assert out.value("map_from_inside_handle") is False
+    assert out.value("granularity_minimum") == 2 << 20
+
+
+def check_aliasing(runner):
+    for seed in (1, 2, 3):
+        out = runner.run("aliasing", seed=seed)
+        assert out.skipped() == set(), out.skipped()
+        assert out.value("mappings_made") == 48
+        assert out.value("wrong_words_over_all_mappings") == 0
+        wrong = out.of("answer", "wrong_words")
+        assert all(r["value"] == 0 for r in wrong), wrong
+        cases = {
+            tuple(r["params"][k] for k in ("write", "read", "stream", "programmatic", "alias")) for r in wrong
+        }
+        plain = {
+            (write, read, stream, False, alias)
+            for write in ("kernel", "copy")
+            for read in ("kernel", "copy")
+            for stream in ("same", "other")
+            for alias in (True, False)
+        }
+        assert cases == plain | {("kernel", "kernel", "same", True, alias) for alias in (True, False)}, cases
+        for mapping in ("only", "first of two", "second of two, shuffled"):
+            out.results("read_kernel", mapping=mapping)
+            out.results("write_kernel", mapping=mapping)
+
+
+def check_scrubbing(out):
+    # The simulated device puts noise into new memory.
+    assert out.values("share_of_words_still_marked") == [0, 0, 0]
+    assert all(share > 0.99 for share in out.values("share_of_words_not_zero"))
+
+
+def check_sharing(runner):
+    out = runner.run("sharing")
+    check_scrubbing(out)
+    assert out.skipped() == {("import", "the driver has no cuMemExportToShareableHandle")}, out.skipped()
+
+
+def check_sharing_with_export(runner):
+    for seed in (1, 2, 3, 4):
+        check_imports(runner.run("sharing", environment={"LD_PRELOAD": runner.preload}, seed=seed))
+
+
+def check_imports(out):
+    check_scrubbing(out)
+    assert out.skipped() == set(), out.skipped()
+    for handle in (2 << 20, 8 << 20):
+        for call in ("import", "map_imported", "set_access_imported"):
+            out.results(call, handle_bytes=handle)
+    assert out.value("wrong_words_while_exporter_lives") == 0
+    assert out.value("wrong_words_after_exporter_was_killed") == 0
+    # Devices of two processes are two here: what is imported is memory of the importer.
+    assert out.value("free_bytes_gained_after_kill") == 0
+    assert out.value("free_bytes_gained_after_release") == out.value("shared_bytes") == 10 << 20
+    assert out.value("memory_returns_at") == "release by importer"
+
+
+def check_preloaded(runner):
+    """It says whether the hooks are in front, and works with them."""
+    for preload, expected in ((runner.preload, True), ("", False)):
+        out = runner.run("rates", environment={"LD_PRELOAD": preload})
+        assert out.records[0]["preloaded"] is expected
+        out.results("launch", pointers=8)
+
+
+def check_rates(runner):
+    out = runner.run("rates")
+    assert out.skipped() == {("copy", "pieces of more than 2 MiB take too long for --quick")}, out.skipped()
+    assert out.values("hash_is_as_defined") == [True] * 4
+    for direction in ("to device", "to host", "both"):
+        for piece in (256 << 10, 1 << 20, 2 << 20):
+            (result,) = out.results("copy", direction=direction, piece_bytes=piece)
+            assert result["unit"] == "B/s"
+    for name in ("device_read", "device_copy", "device_hash", "event_record", "event_query", "event_elapsed"):
+        out.results(name)
+    for pointers in (0, 8):
+        out.results("launch", pointers=pointers)
+    for touched in (True, False):
+        out.results("register", touched_before=touched)
+
+
+def check_faults(runner):
+    out = runner.run("faults")
+    assert out.skipped() == set(), out.skipped()
+    cases = [f"{place}_{access}" for place in ("unmapped", "past_mapping", "after_unmap") for access in ("read", "write")]
+    for case in [*cases, "created_context_write"]:
+        assert out.value(f"{case}_error") == "CUDA_ERROR_ILLEGAL_ADDRESS"
+        for true in ("sticky", "process_survives", "other_process_works", "other_context_works"):
+            assert out.value(f"{case}_{true}") is True, case
+        for true in ("lost_context_can_be_ended", "works_again_in_a_new_context"):
+            assert out.value(f"{case}_{true}") is True, case
+
+
+def check_small_device(runner):
+    """Where nothing fits, everything is skipped with a reason."""
+    for section in ("vmm", "aliasing", "sharing", "rates", "faults"):
+        out = runner.run(section, memory="16MiB")
+        if section == "vmm":
+            assert any("more than a quarter of the device" in why for _, why in out.skipped()), out.skipped()
+
+
+def check_no_driver(runner):
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "libcuda.so.1").write_text("no library")
+        environment = dict(os.environ, LD_LIBRARY_PATH=folder)
+        for section in ("vmm", "faults"):
+            done = subprocess.run(
+                [runner.probe, section], capture_output=True, text=True, timeout=60, check=False, env=environment
+            )
+            assert done.returncode == 0, done
+            out = Output(section, done.stdout)
+            ((name, why),) = out.skipped()
+            assert name == "all" and "libcuda.so.1" in why, why
+    done = subprocess.run(runner.words("vmm", "--device", "7"), capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done
+    assert Output("vmm", done.stdout).skipped() == {("all", "there is no device 7; the driver sees 1")}, done.stdout
+
+
+def check_cut_off(runner):
+    """What was measured is out at once."""
+    words = runner.words("vmm", "--seconds", "60")
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    lines = [process.stdout.readline() for _ in range(6)]
+    assert process.poll() is None, "the section was over before it was cut off"
+    os.killpg(process.pid, signal.SIGKILL)
+    rest = process.stdout.read()
+    process.wait(timeout=60)
+    for number, line in enumerate(lines):
+        check_record("vmm", json.loads(line), number == 0)
+    assert '"kind":"end"' not in rest
+
+
+def check_words(runner):
+    def refused(words, line):
+        done = subprocess.run([runner.probe, *words], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 125, done
+        assert done.stdout == "", done
+        assert done.stderr == f"tidepool-probe: error: {line}\n", done.stderr
+
+    refused([], "a section is missing; see tidepool-probe --list")
+    refused(["alising"], "unknown section 'alising' (did you mean 'aliasing'?)")
+    refused(["weather"], "unknown section 'weather'; see tidepool-probe --list")
+    refused(["vmm", "--quik"], "unknown option --quik (did you mean '--quick'?)")
+    refused(["vmm", "--device"], "option --device needs a value")
+    refused(["vmm", "--device", "-1"], "--device -1: want a number from 0 to 1023")
+    refused(["vmm", "--seconds", "nan"], "--seconds nan: want seconds from 0.1 to 3600")
+    refused(["vmm", "rates"], "one section at a time: 'vmm' or 'rates'")
+    for word in ("--help", "--list"):
+        done = subprocess.run([runner.probe, word], capture_output=True, text=True, timeout=60, check=True)
+        assert all(section in done.stdout for section in ("vmm", "aliasing", "sharing", "rates", "faults")), done
+
+
+CHECKS = {
+    "vmm": check_vmm,
+    "aliasing": check_aliasing,
+    "sharing": check_sharing,
+    "sharing_with_export": check_sharing_with_export,
+    "preloaded": check_preloaded,
+    "rates": check_rates,
+    "faults": check_faults,
+    "small_device": check_small_device,
+    "no_driver": check_no_driver,
+    "cut_off": check_cut_off,
+    "words": check_words,
+}
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--simgpu", required=True, help="the command")
+    parser.add_argument("--probe", required=True, help="the program")
+    parser.add_argument("--preload", default="", help="the library to preload")
+    parser.add_argument("check", choices=CHECKS)
+    arguments = parser.parse_args()
+    CHECKS[arguments.check](Runner(arguments.simgpu, arguments.probe, arguments.preload))
