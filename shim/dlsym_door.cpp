@@ -3,11 +3,9 @@
 
 #include <dlfcn.h>
 
-#include <cstring>
-
+#include "shim/lookup.h"
 #include "shim/process.h"
 #include "shim/real_driver.h"
-#include "shim/unknown_entry.h"
 
 // A jump, not a call, for everything that is not ours: dlsym finds out who called it from the return address,
 // and RTLD_NEXT means "after that object". Two versions, since both kinds of program are about: the symbol
@@ -69,12 +67,5 @@ extern "C" __attribute__((visibility("hidden"), used)) void* tp_route_dlsym(void
   if (t_depth != 0) return nullptr;
   start_process();
   if (g_mode.load(std::memory_order_acquire) == Mode::kDisabled) return nullptr;
-  const std::string_view symbol(name);
-  if (find_hook(symbol) != Hook::kCount) {
-    return route(real_dlsym(handle, name), symbol, symbol.ends_with("_ptsz") || symbol.ends_with("_ptds"));
-  }
-  // One of our names in a version that the table does not have, as in hooks_lookup.cpp.
-  if (!is_hooked_base(symbol)) return nullptr;
-  void* function = real_dlsym(handle, name);
-  return is_drivers(function, name) ? guard_unknown(name, function) : nullptr;
+  return handle_dlsym(handle, name);
 }

@@ -1,24 +1,10 @@
-// cuGetProcAddress: the driver answers first, so that versions, twins and symbolStatus are its own; then the
-// returned pointer, not the name, decides whether one of our hooks takes its place.
-
-#include <string_view>
+// Lookups: by dlsym, and by cuGetProcAddress, where the driver answers first.
 
 #include "shim/entry.h"
-#include "shim/unknown_entry.h"
+#include "shim/lookup.h"
 
 namespace tidepool::shim {
 namespace {
-
-void reroute(const char* symbol, void** out, cuuint64_t flags) noexcept {
-  if (symbol == nullptr || out == nullptr || *out == nullptr) return;
-  const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
-  if (void* hook = route(*out, symbol, per_thread)) {
-    *out = hook;
-    return;
-  }
-  // One of our names, in a version that the table does not have: it may name memory that is not there.
-  if (is_hooked_base(symbol)) *out = guard_unknown(symbol, *out);
-}
 
 constexpr auto kLookupV2 = [](const auto& call, const char* symbol, void** out, int version, cuuint64_t flags,
                               CUdriverProcAddressQueryResult* status) noexcept {
@@ -35,6 +21,10 @@ constexpr auto kLookup = [](const auto& call, const char* symbol, void** out, in
 };
 
 }  // namespace
+
+void* handle_dlsym(void* handle, const char* name) noexcept {
+  return route_dlsym(handle, name);
+}
 
 TP_HANDLE(cuGetProcAddress, kLookup)
 TP_HANDLE(cuGetProcAddress_v2, kLookupV2)

@@ -1,11 +1,11 @@
 #include "shim/unknown_entry.h"
 
+#include <cuda.h>
+
 #include <cstdio>
 #include <mutex>
 
 #include "allocator/support/message.h"
-#include "shim/managed.h"
-#include "shim/process.h"
 
 namespace {
 
@@ -32,15 +32,8 @@ int out_of_memory() noexcept {
 
 /// What a stand-in calls before it jumps: returns where to.
 extern "C" __attribute__((visibility("hidden"), used)) void* tp_unknown_called(int index) {
-  using namespace tidepool;
   const Unknown& entry = g_unknown[index];
-  if (shim::t_depth == 0 && shim::g_mode.load(std::memory_order_acquire) == shim::Mode::kActive) {
-    const shim::DepthGuard guard;
-    if (runtime::Runtime* runtime = shim::managed(); runtime != nullptr && !runtime->frozen()) {
-      report<Msg::TP1012>(static_cast<const char*>(entry.symbol));
-      if (!runtime->freeze(entry.symbol).ok()) return reinterpret_cast<void*>(&out_of_memory);
-    }
-  }
+  if (!tidepool::shim::handle_unknown(entry.symbol)) return reinterpret_cast<void*>(&out_of_memory);
   return entry.function;
 }
 

@@ -3,12 +3,16 @@
 namespace tidepool::shim {
 
 /// A guarded stand-in for a driver entry whose name we hook but whose version we do not know. It keeps all
-/// arguments as they are; before its first call goes on, everything managed is brought to the device and
-/// stays there, since we cannot tell what the call names. Programs ask for many entries that they never call,
-/// so asking alone changes nothing.
+/// arguments as they are; before a call goes on, handle_unknown() sees to it. Programs ask for many entries
+/// that they never call, so asking alone changes nothing.
 ///
 /// When all stand-ins are taken (one message): a function that answers CUDA_ERROR_NOT_SUPPORTED. `symbol` is
-/// copied. Guards the calls of an active process only: a forked child's go straight through.
+/// copied.
 void* guard_unknown(const char* symbol, void* function) noexcept;
+
+/// The handler of such calls; each library that is built from the door has its own. libtidepool.so guards the
+/// calls of an active process only: a forked child's go straight through. False: the call may not go on, and
+/// answers CUDA_ERROR_OUT_OF_MEMORY.
+bool handle_unknown(const char* symbol) noexcept;
 
 }  // namespace tidepool::shim
