@@ -24,6 +24,8 @@ LAYERS = {
         {"allocator", "allocator/cuda", "allocator/support", "tools/simgpu/include"},
         SYSTEM | {ALL},
     ),
+    # Counts calls at the shim's own door: compiled from its sources, linked to nothing of it.
+    "tools/probe/doors": ({"shim", "allocator/cuda", "allocator", "allocator/support"}, SYSTEM),
     "tools/workloads": ({"tools/simgpu/include", "allocator/support"}, SYSTEM | {ALL}),
     "tools/gen": ({"allocator/support"}, SYSTEM),
     "tools/broker": ({"allocator/support"}, SYSTEM),

@@ -95,7 +95,8 @@ class Includes(Tree):
     def test_every_arrow_of_the_table_ends_in_the_table(self):
         for folder, (used, _) in layers.LAYERS.items():
             self.assertLessEqual(used - {layers.ALL}, set(layers.LAYERS), folder)
-            self.assertNotIn("shim", used, "nothing uses the shim")
+            if folder != "tools/probe/doors":  # goes in at the shim's door, as another library
+                self.assertNotIn("shim", used, "nothing uses the shim")
 
 
 class Targets(Tree):

@@ -6,12 +6,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <string>
 
 #include "tests/fakes/null_driver/entry_table.h"
 
 // cuda.h renames some functions by macros (cuMemAlloc is cuMemAlloc_v2); these are the symbols' own names.
-#define NULL_EXPORT extern "C" __attribute__((visibility("default"))) CUresult
+#define NULL_EXPORT(name) extern "C" __attribute__((visibility("default"))) CUresult NULL_SYMBOL(name)
 
 namespace {
 
@@ -61,132 +60,121 @@ CUresult parameter(std::size_t index, std::size_t* offset, std::size_t* size) {
 
 }  // namespace
 
-NULL_EXPORT cuInit(unsigned) {
+NULL_EXPORT(cuInit)(unsigned) {
   return CUDA_SUCCESS;
 }
-NULL_EXPORT cuDriverGetVersion(int* version) {
+NULL_EXPORT(cuDriverGetVersion)(int* version) {
   *version = CUDA_VERSION;
   return CUDA_SUCCESS;
 }
-NULL_EXPORT cuDeviceGetCount(int* count) {
+NULL_EXPORT(cuDeviceGetCount)(int* count) {
   *count = 1;
   return CUDA_SUCCESS;
 }
-NULL_EXPORT cuDeviceGet(CUdevice* device, int) {
+NULL_EXPORT(cuDeviceGet)(CUdevice* device, int) {
   *device = 0;
   return CUDA_SUCCESS;
 }
-NULL_EXPORT cuDeviceGetAttribute(int* value, CUdevice_attribute, CUdevice) {
+NULL_EXPORT(cuDeviceGetAttribute)(int* value, CUdevice_attribute, CUdevice) {
   *value = 1;
   return CUDA_SUCCESS;
 }
-NULL_EXPORT cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice) {
+NULL_EXPORT(cuDeviceTotalMem_v2)(std::size_t* bytes, CUdevice) {
   *bytes = kTotalMemory;
   return CUDA_SUCCESS;
 }
-NULL_EXPORT cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice) {
+NULL_EXPORT(cuDevicePrimaryCtxRetain)(CUcontext* out, CUdevice) {
   *out = context();
   return CUDA_SUCCESS;
 }
-NULL_EXPORT cuDevicePrimaryCtxGetState(CUdevice, unsigned* flags, int* active) {
+NULL_EXPORT(cuDevicePrimaryCtxGetState)(CUdevice, unsigned* flags, int* active) {
   *flags = 0;
   *active = 1;
   return CUDA_SUCCESS;
 }
-NULL_EXPORT cuCtxGetCurrent(CUcontext* out) {
+NULL_EXPORT(cuCtxGetCurrent)(CUcontext* out) {
   *out = context();
   return CUDA_SUCCESS;
 }
-NULL_EXPORT cuStreamGetCtx(CUstream, CUcontext* out) {
-  return cuCtxGetCurrent(out);
+NULL_EXPORT(cuStreamGetCtx)(CUstream, CUcontext* out) {
+  return NULL_SYMBOL(cuCtxGetCurrent)(out);
 }
-NULL_EXPORT cuCtxPopCurrent_v2(CUcontext* out) {
-  return cuCtxGetCurrent(out);
+NULL_EXPORT(cuCtxPopCurrent_v2)(CUcontext* out) {
+  return NULL_SYMBOL(cuCtxGetCurrent)(out);
 }
-NULL_EXPORT cuCtxGetDevice(CUdevice* device) {
-  return cuDeviceGet(device, 0);
+NULL_EXPORT(cuCtxGetDevice)(CUdevice* device) {
+  return NULL_SYMBOL(cuDeviceGet)(device, 0);
 }
-NULL_EXPORT cuMemGetInfo_v2(std::size_t* available, std::size_t* total) {
+NULL_EXPORT(cuMemGetInfo_v2)(std::size_t* available, std::size_t* total) {
   *available = *total = kTotalMemory;
   return CUDA_SUCCESS;
 }
-NULL_EXPORT cuMemAlloc_v2(CUdeviceptr* out, std::size_t size) {
+NULL_EXPORT(cuMemAlloc_v2)(CUdeviceptr* out, std::size_t size) {
   *out = new_address(size);
   return CUDA_SUCCESS;
 }
-NULL_EXPORT cuMemAddressReserve(CUdeviceptr* out, std::size_t size, std::size_t, CUdeviceptr,
-                                unsigned long long) {
+NULL_EXPORT(cuMemAddressReserve)
+(CUdeviceptr* out, std::size_t size, std::size_t, CUdeviceptr, unsigned long long) {
   *out = reserve(size);
   return *out == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
-NULL_EXPORT cuMemCreate(CUmemGenericAllocationHandle* out, std::size_t, const CUmemAllocationProp*,
-                        unsigned long long) {
+NULL_EXPORT(cuMemCreate)
+(CUmemGenericAllocationHandle* out, std::size_t, const CUmemAllocationProp*, unsigned long long) {
   *out = new_handle();
   return CUDA_SUCCESS;
 }
-NULL_EXPORT cuMemGetAllocationGranularity(std::size_t* out, const CUmemAllocationProp*,
-                                          CUmemAllocationGranularity_flags) {
+NULL_EXPORT(cuMemGetAllocationGranularity)
+(std::size_t* out, const CUmemAllocationProp*, CUmemAllocationGranularity_flags) {
   *out = kGranularity;
   return CUDA_SUCCESS;
 }
-NULL_EXPORT cuStreamCreate(CUstream* out, unsigned) {
+NULL_EXPORT(cuStreamCreate)(CUstream* out, unsigned) {
   *out = new_object<CUstream>();
   return CUDA_SUCCESS;
 }
-NULL_EXPORT cuEventCreate(CUevent* out, unsigned) {
+NULL_EXPORT(cuEventCreate)(CUevent* out, unsigned) {
   *out = new_object<CUevent>();
   return CUDA_SUCCESS;
 }
-NULL_EXPORT cuStreamIsCapturing(CUstream, CUstreamCaptureStatus* status) {
+NULL_EXPORT(cuStreamIsCapturing)(CUstream, CUstreamCaptureStatus* status) {
   *status = CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
 }
-NULL_EXPORT cuFuncGetParamInfo(CUfunction, std::size_t index, std::size_t* offset, std::size_t* size) {
+NULL_EXPORT(cuFuncGetParamInfo)(CUfunction, std::size_t index, std::size_t* offset, std::size_t* size) {
   return parameter(index, offset, size);
 }
-NULL_EXPORT cuKernelGetParamInfo(CUkernel, std::size_t index, std::size_t* offset, std::size_t* size) {
+NULL_EXPORT(cuKernelGetParamInfo)(CUkernel, std::size_t index, std::size_t* offset, std::size_t* size) {
   return parameter(index, offset, size);
-}
-
-/// Base name, version and flags to a symbol: the per-thread twin first where it is asked for, _v2 before the
-/// plain name. Never asks dlsym, which whoever is preloaded may answer instead of us.
-NULL_EXPORT cuGetProcAddress_v2(const char* symbol, void** out, int, cuuint64_t flags,
-                                CUdriverProcAddressQueryResult* status) {
-  const std::string name = symbol;
-  std::string candidates[] = {name + "_v2_ptsz", name + "_v2_ptds", name + "_ptsz",
-                              name + "_ptds",    name + "_v2",      name};
-  const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
-  for (const std::string& candidate : std::span(candidates).subspan(per_thread ? 0 : 4)) {
-    for (const auto& table : {tidepool::fakes::null_behaviour_entries(), tidepool::fakes::null_hook_entries(),
-                              tidepool::fakes::null_driver_entries()}) {
-      for (const auto& entry : table) {
-        if (candidate != entry.name) continue;
-        *out = entry.function;
-        if (status != nullptr) *status = CU_GET_PROC_ADDRESS_SUCCESS;
-        return CUDA_SUCCESS;
-      }
-    }
-  }
-  *out = nullptr;
-  if (status != nullptr) *status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-  return CUDA_SUCCESS;
 }
 
 namespace tidepool::fakes {
 
 std::span<const NullEntry> null_behaviour_entries() {
 #define NULL_ROW(name) \
-  { #name, reinterpret_cast < void*>(&name) }
+  { #name, reinterpret_cast < void*>(&NULL_SYMBOL(name)) }
   static const NullEntry entries[] = {
       NULL_ROW(cuInit),
       NULL_ROW(cuDriverGetVersion),
       NULL_ROW(cuDeviceGetCount),
       NULL_ROW(cuDeviceGet),
       NULL_ROW(cuDeviceGetAttribute),
+      NULL_ROW(cuDeviceTotalMem_v2),
+      NULL_ROW(cuDevicePrimaryCtxRetain),
+      NULL_ROW(cuDevicePrimaryCtxGetState),
+      NULL_ROW(cuCtxGetCurrent),
+      NULL_ROW(cuStreamGetCtx),
+      NULL_ROW(cuCtxPopCurrent_v2),
+      NULL_ROW(cuCtxGetDevice),
+      NULL_ROW(cuMemGetInfo_v2),
+      NULL_ROW(cuMemAlloc_v2),
+      NULL_ROW(cuMemAddressReserve),
+      NULL_ROW(cuMemCreate),
+      NULL_ROW(cuMemGetAllocationGranularity),
+      NULL_ROW(cuStreamCreate),
+      NULL_ROW(cuEventCreate),
       NULL_ROW(cuStreamIsCapturing),
       NULL_ROW(cuFuncGetParamInfo),
       NULL_ROW(cuKernelGetParamInfo),
-      NULL_ROW(cuGetProcAddress_v2),
   };
 #undef NULL_ROW
   return entries;

@@ -3,6 +3,14 @@
 #include <cstddef>
 #include <span>
 
+// The symbol of a function that behaviour.cpp has under the driver's name. The recording driver has its own
+// symbols in front of these functions.
+#ifdef TP_NULL_BEHIND
+#define NULL_SYMBOL(name) tp_null_##name
+#else
+#define NULL_SYMBOL(name) name
+#endif
+
 namespace tidepool::fakes {
 
 /// One function of the null driver, by the name of its ELF symbol.
