@@ -1,0 +1,344 @@
+"""What is counted at the door, held against what the driver under it saw.
+
+The recording driver stands in for hardware and for CUPTI: on it the counts agree exactly, and every difference that
+is planted is found and named. On the simulated device they equal its own report.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+DEVICE = ROOT / "tests" / "device"
+sys.path.insert(0, str(DEVICE))
+import compare_doors
+
+STEPS = 5
+OPTIONS = argparse.Namespace()
+
+
+def clean_environment(**more):
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("TIDEPOOL_", "LD_PRELOAD", "TP_"))}
+    return {**kept, **more}
+
+
+def run(command, environment, code=0):
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=50)
+    if result.returncode != code:
+        raise AssertionError(f"{command[0]}: {result.returncode}, not {code}: {result.stderr[-2000:]}")
+    return result.stdout
+
+
+class Doors(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.scratch = Path(scratch.name)
+
+    def files(self, pattern):
+        return [str(path) for path in self.scratch.glob(pattern)]
+
+    def variables(self, faults="", **more):
+        usual = {
+            "LD_LIBRARY_PATH": str(OPTIONS.build / "lib" / "recording_driver"),
+            "LD_PRELOAD": str(OPTIONS.build / "lib" / "libtidepool-count.so"),
+            "TIDEPOOL_COUNT_FILE": str(self.scratch / "door.%p"),
+            "TP_RECORD_FILE": str(self.scratch / "driver.%p"),
+            "TP_RECORDING_FAULTS": faults,
+        }
+        return clean_environment(**{**usual, **more})
+
+    def count(self, *words, faults="", steps=STEPS, code=0, reference="driver", **more):
+        """Runs door_steps on the recording driver and gives (door, reference, truth)."""
+        for path in self.scratch.iterdir():
+            path.unlink()
+        out = run([str(OPTIONS.build / "tests" / "door_steps"), str(steps), *words], self.variables(faults, **more), code)
+        sides = [compare_doors.side(self.files(f"{side}.*")) for side in ("door", reference)]
+        return (*sides, json.loads(out) if out else {})
+
+    def answers(self, sides, **long):
+        door, reference, truth = sides
+        return compare_doors.compare("door_steps", STEPS, {"door": door, "reference": reference},
+                                     {"door": None, "reference": None, **long}, truth)
+
+    def named(self, found, name):
+        return [record for record in found if record["name"] == name]
+
+
+class Recording(Doors):
+    def test_counts_agree_with_the_driver_and_with_the_truth(self):
+        found = self.answers(self.count())
+        self.assertEqual({record["class"] for record in found},
+                         {"launches", "allocations", "frees", "copies", "memsets"})
+        for record in found:
+            self.assertTrue(record["agrees"] and record["door_is_true"] and record["reference_is_true"], record)
+
+    def test_two_runs_give_the_calls_of_one_step(self):
+        twice = self.count(steps=2 * STEPS)
+        once = self.count()
+        for record in self.answers(once, door=twice[0], reference=twice[1]):
+            self.assertEqual(record["door_per_step"], once[2][record["class"]] / STEPS)
+            self.assertEqual(record["reference_per_step"], record["door_per_step"])
+
+    def test_every_entry_is_counted_under_its_own_name(self):
+        door, driver, _ = self.count()
+        self.assertEqual({entry: driver.calls[entry] for entry in door.calls}, dict(door.calls))
+        self.assertEqual(door.calls["cuLaunchKernel_ptsz"], STEPS)
+
+    def test_a_launch_by_a_door_that_the_table_lacks_is_named(self):
+        found = self.answers(self.count("novel"))
+        launches = next(record for record in found if record.get("class") == "launches")
+        self.assertEqual((launches["door"], launches["reference"]), (3 * STEPS, 4 * STEPS))
+        self.assertFalse(launches["agrees"] or launches["door_is_true"])
+        different = self.named(found, "counted differently")
+        self.assertEqual([(row["entry"], row["door"], row["reference"]) for row in different],
+                         [("cuLaunchNovel", 0, STEPS)])
+
+    def test_names_that_the_table_lacks_are_listed_with_who_asked(self):
+        door, _, _ = self.count("novel")
+        known = {"cuInit", "cuModuleLoadData", "cuCtxSetCurrent"}
+        *each, rest = compare_doors.asked_answers("p", door, {"cuInit": "harmless"}, known)
+        asked = {record["entry"]: record for record in each}
+        self.assertEqual(asked["cuLaunchNovel"]["calls_of"], "launches")
+        self.assertTrue(asked["cuLaunchNovel"]["had"])
+        self.assertEqual(asked["cuInit"]["reason"], "harmless")
+        self.assertFalse(asked["cuLaunchNovel"]["in_header"])
+        self.assertIn("cuModuleLoadData", rest["names"])
+        self.assertEqual(rest["callers"], ["door_steps"])
+        self.assertNotIn("cuMemAlloc", asked)
+        self.assertNotIn("cuLaunchKernel", asked)
+
+    def test_a_version_that_only_lookups_know_is_found(self):
+        sides = self.count(faults="newer=cuMemAlloc")
+        asked = compare_doors.asked_answers("p", sides[0], {})
+        self.assertIn(("cuMemAlloc", "version"), [(row.get("entry"), row.get("lacks")) for row in asked])
+        called = self.named(asked, "called in a version that hooks.def lacks")
+        self.assertEqual([(row["entry"], row["calls"]) for row in called], [("cuMemAlloc", STEPS)])
+        different = self.named(self.answers(sides), "counted differently")
+        self.assertIn(("cuMemAlloc_v9", 0, STEPS), [(row["entry"], row["door"], row["reference"]) for row in different])
+
+    def layouts(self, *words, **options):
+        door, _, _ = self.count(*words, **options)
+        (found,) = compare_doors.layout_answers("p", door)
+        self.assertEqual((found["kernels"], found["launches"], found["loading"]), (1, 3 * STEPS, "lazy"))
+        return found
+
+    def test_parameters_of_a_function(self):
+        found = self.layouts()
+        self.assertEqual((found["handle"], found["answered_by"], found["most_bytes"], found["owner"]),
+                         ("CUfunction", "cuFuncGetParamInfo", 20, "door_steps"))
+        self.assertEqual((found["function_end"], found["kernel_result"], found["loaded_before"]), (1, 400, 0))
+
+    def test_parameters_of_a_kernel_handle(self):
+        found = self.layouts("kernel")
+        self.assertEqual((found["handle"], found["answered_by"], found["most_bytes"], found["function_result"]),
+                         ("CUkernel", "cuKernelGetParamInfo", 20, 400))
+
+    def test_the_error_of_the_call_that_does_not_answer_is_kept(self):
+        found = self.layouts(faults="function_params=step_kernel:801")
+        self.assertEqual((found["answered_by"], found["function_result"], found["most_bytes"]),
+                         ("cuKernelGetParamInfo", 801, 20))
+        found = self.layouts(faults="no_params=step_kernel:3")
+        self.assertEqual((found["answered_by"], found["function_result"], found["kernel_result"]), ("neither", 3, 3))
+
+    def test_one_call_is_enough_where_asking_both_is_not_wanted(self):
+        found = self.layouts(TIDEPOOL_COUNT_ASK="function")
+        self.assertEqual((found["answered_by"], found["kernel_result"]), ("cuFuncGetParamInfo", -1))
+
+    def test_errors_reach_the_program_and_stay(self):
+        door, driver, _ = self.count("lost", faults="illegal_sync=1")
+        (failed,) = [record for record in door.named("calls") if record["entry"] == "cuMemAlloc_v2"]
+        self.assertEqual((failed["calls"], failed["failed"], failed["last_error"]), (1, 1, 700))
+        self.assertEqual(driver.calls["cuCtxSynchronize"], 2)
+        self.count(faults="illegal_kernel=step_kernel", code=1)
+
+    def test_the_driver_keeps_each_call_with_its_thread_and_arguments(self):
+        _, driver, _ = self.count()
+        calls = driver.named("call")
+        sets = [record for record in calls if record["entry"] == "cuMemsetD8_v2"]
+        self.assertEqual([record["arguments"].split()[1:3] for record in sets], [["7", "1000"]] * STEPS)
+        self.assertEqual(len({record["thread"] for record in calls}), 1)
+
+    def test_without_a_file_nothing_is_counted_and_nothing_changes(self):
+        out = run([str(OPTIONS.build / "tests" / "door_steps"), "1"], self.variables(TIDEPOOL_COUNT_FILE=""))
+        self.assertEqual(json.loads(out)["launches"], 3)
+        self.assertEqual(self.files("door*"), [])
+
+    def test_a_run_that_is_killed_has_told_what_it_counted(self):
+        program = [str(OPTIONS.build / "tests" / "door_steps"), str(STEPS), "later"]
+        with subprocess.Popen(program, env=self.variables(), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+            child.stdout.readline()  # its steps are done
+            deadline = time.monotonic() + 30
+            while not self.files("door.*[0-9]") and time.monotonic() < deadline:
+                time.sleep(0.05)
+            child.kill()
+        door = compare_doors.side(self.files("door.*"))
+        self.assertEqual(door.in_class("launches"), 3 * STEPS)
+        self.assertEqual([record["final"] for record in door.records if record["kind"] == "end"], [False])
+
+
+class Cupti(Doors):
+    def variables(self, faults="", **more):
+        environment = super().variables(faults, **more)
+        environment["LD_LIBRARY_PATH"] += f":{OPTIONS.fake_cupti.parent}"
+        return {"TIDEPOOL_CUPTI_LIBRARY": str(OPTIONS.fake_cupti), **environment,
+                "CUDA_INJECTION64_PATH": str(OPTIONS.cupti), "TIDEPOOL_CUPTI_FILE": str(self.scratch / "cupti.%p")}
+
+    def test_what_the_driver_calls_itself_is_kept_apart(self):
+        sides = self.count(reference="cupti")
+        for record in self.answers(sides):
+            self.assertTrue(record["agrees"] and record["reference_is_true"], record)
+        copies = next(record for record in self.answers(sides) if record["class"] == "copies")
+        self.assertEqual(copies["reference_inner"], STEPS)
+        inner = {record["entry"]: (record["calls"], record["inner"]) for record in sides[1].named("calls")}
+        self.assertEqual(inner["cuMemcpyHtoDAsync_v2"], (0, STEPS))
+
+    def test_a_launch_that_only_it_sees_is_named(self):
+        found = self.answers(self.count("novel", reference="cupti"))
+        self.assertEqual([row["entry"] for row in self.named(found, "counted differently")], ["cuLaunchNovel"])
+
+    def test_without_it_the_section_is_skipped_with_the_reason(self):
+        sides = self.count(reference="cupti", TIDEPOOL_CUPTI_LIBRARY="/nonexistent/libcupti.so")
+        found = self.answers(sides)
+        self.assertEqual(found[0]["kind"], "skipped")
+        self.assertIn("nonexistent", found[0]["why"])
+        self.assertIsNone(found[1]["reference"])
+
+
+class Simgpu(Doors):
+    def counted(self, program):
+        """(what the door counted, what the simulated device says was called)."""
+        for path in self.scratch.iterdir():
+            path.unlink()
+        report = self.scratch / "report.json"
+        environment = clean_environment(LD_PRELOAD=str(OPTIONS.build / "lib" / "libtidepool-count.so"),
+                                        TIDEPOOL_COUNT_FILE=str(self.scratch / "door.%p"))
+        simgpu = [str(OPTIONS.build / "bin" / "simgpu"), "--memory", "1GiB", "--report", str(report), "--"]
+        run([*simgpu, *program], environment)
+        return compare_doors.side(self.files("door.*")), Counter(json.loads(report.read_text())["calls"])
+
+    def without_twins(self, calls):
+        """The report does not tell a twin from its function."""
+        found = Counter()
+        for entry, count in calls.items():
+            found[entry.removesuffix("_ptsz").removesuffix("_ptds")] += count
+        return dict(found)
+
+    def check(self, program, at_least):
+        door, called = self.counted(program)
+        counted = self.without_twins(door.calls)
+        self.assertEqual(counted, {entry: called[entry] for entry in counted})
+        device = compare_doors.Side([{"name": "calls", "entry": entry, "calls": calls} for entry, calls in called.items()])
+        for name in compare_doors.COMPARED:
+            self.assertEqual(door.in_class(name), device.in_class(name), name)
+        for name in at_least:
+            self.assertGreater(door.in_class(name), 0, name)
+        return door
+
+    def test_a_training_program(self):
+        door = self.check([str(OPTIONS.build / "bin" / "train_mlp"), "--steps", "3"],
+                          ("launches", "allocations", "frees", "copies", "memsets"))
+        kernels = door.named("kernel")
+        self.assertGreater(len(kernels), 3)
+        self.assertEqual(sum(record["launches"] for record in kernels), door.in_class("launches"))
+        self.assertEqual({record["owner"] for record in kernels}, {"libcudart.so.13"})
+        self.assertTrue(all(record["parameters"] > 0 and record["bytes"] > 0 for record in kernels))
+
+    def test_driver_programs(self):
+        self.check([str(OPTIONS.build / "tests" / "door_steps"), "4", "still"],
+                   ("allocations", "frees", "copies", "memsets"))
+        self.check([str(OPTIONS.build / "tests" / "elf_probe"), "1073741824"], ("allocations",))
+
+    def test_lookups_and_forks_are_as_without_it(self):
+        for case in ("dlsym", "lookup", "fork_after_start"):
+            environment = clean_environment(LD_PRELOAD=str(OPTIONS.build / "lib" / "libtidepool-count.so"),
+                                            TIDEPOOL_COUNT_FILE=str(self.scratch / "door.%p"))
+            simgpu = [str(OPTIONS.build / "bin" / "simgpu"), "--device", "h100", "--"]
+            out = run([*simgpu, str(OPTIONS.build / "tests" / "door_probe"), case], environment)
+            self.assertEqual(out, "as expected\n", case)
+
+    def test_a_static_runtime_is_skipped_with_the_reason(self):
+        out = run([str(OPTIONS.build / "bin" / "simgpu"), "--", "bash", str(DEVICE / "doors.sh"), str(OPTIONS.build), "--quick"],
+                  clean_environment())
+        (skipped,) = self.named(map(json.loads, out.splitlines()), "static_steps")
+        self.assertEqual(skipped["kind"], "skipped")
+        self.assertIn("cuGetExportTable", skipped["why"])
+
+
+class Script(Doors):
+    def test_what_is_missing_is_skipped_with_a_reason(self):
+        out = run(["bash", str(DEVICE / "doors.sh"), str(OPTIONS.build), "--quick"],
+                  clean_environment(TIDEPOOL_PROBE_PYTHON="/nonexistent/python3"))
+        records = [json.loads(line) for line in out.splitlines()]
+        self.assertEqual([records[0]["kind"], records[-1]["kind"]], ["start", "end"])
+        skipped = {record["name"]: record["why"] for record in records if record["kind"] == "skipped"}
+        self.assertIn("torch_step", skipped)
+        self.assertTrue(all(skipped.values()), skipped)
+
+    def test_a_program_is_counted_in_runs_of_two_lengths(self):
+        if OPTIONS.cupti is None:
+            self.skipTest("libtidepool-cupti.so was not built")
+        build = self.scratch / "build"
+        (build / "lib" / "probe").mkdir(parents=True)
+        for name in ("libtidepool-count.so", "libtidepool-cupti.so"):
+            (build / "lib" / name).symlink_to(OPTIONS.build / "lib" / name)
+        (build / "lib" / "probe" / "static_steps").symlink_to(OPTIONS.build / "tests" / "door_steps")
+        libraries = f"{OPTIONS.build / 'lib' / 'recording_driver'}:{OPTIONS.fake_cupti.parent}"
+        out = run(["bash", str(DEVICE / "doors.sh"), str(build)],
+                  clean_environment(LD_LIBRARY_PATH=libraries, CUDA_HOME="/nonexistent"))
+        found = [record for record in map(json.loads, out.splitlines()) if "static_steps" in record.get("program", "")]
+        launches = [record for record in found if record["name"] == "launches pass the door"]
+        self.assertEqual([(row["door"], row["reference"], row["agrees"]) for row in launches], [(60, 60, True)] * 2)
+        self.assertEqual((launches[0]["door_per_step"], launches[0]["reference_per_step"]), (3, 3))
+        self.assertTrue(launches[0]["door_is_true"] and launches[0]["reference_is_true"])
+        self.assertIn("without CUPTI", launches[1]["program"])
+        self.assertEqual([row["answered_by"] for row in self.named(found, "parameter layouts")], ["cuFuncGetParamInfo"])
+
+    def test_an_empty_build_folder_is_skipped_too(self):
+        out = run(["bash", str(DEVICE / "doors.sh"), str(self.scratch)], clean_environment())
+        self.assertEqual([json.loads(line)["kind"] for line in out.splitlines()], ["start", "skipped", "end"])
+
+    def test_the_training_step_says_what_it_lacks(self):
+        result = subprocess.run([sys.executable, "-B", "-S", str(DEVICE / "torch_step.py"), "1"], env=clean_environment(),
+                                capture_output=True, text=True, check=False)
+        self.assertEqual(result.returncode, 77)
+        self.assertIn("PyTorch", result.stderr)
+
+
+class Comparer(unittest.TestCase):
+    def test_classes_of_entries(self):
+        for entry, name in {
+            "cuLaunchKernelEx_ptsz": "launches", "cuLaunchNovel_v3": "launches", "cuLaunchHostFunc": "host functions",
+            "cuMemAllocAsync_ptsz": "allocations", "cuMemAllocHost_v2": "host memory", "cuMemFree_v2": "frees",
+            "cuMemFreeHost": "host memory", "cuMemcpyDtoHAsync_v2_ptsz": "copies", "cuMemsetD2D32_v2_ptds": "memsets",
+            "cuGraphLaunch": "graph launches", "cuMemCreate": "own mappings", "cuMemGetInfo_v2": None, "cuInit": None,
+        }.items():
+            self.assertEqual(compare_doors.class_of(entry), name, entry)
+
+    def test_a_file_that_was_cut_off_still_tells_something(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "door.1"
+            path.write_text('{"name": "calls", "entry": "cuMemFree_v2", "calls": 3}\n{"name": "ca')
+            Path(folder, "door.1.part").write_text('{"name": "calls", "entry": "cuMemFree_v2", "calls": 4}\n')
+            side = compare_doors.side([str(path), f"{path}.part", f"{path}.missing"])
+        self.assertEqual(side.in_class("frees"), 3)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("group", choices=("recording", "cupti", "simgpu", "script", "comparer"))
+    parser.add_argument("--build", type=Path, required=True)
+    parser.add_argument("--cupti", type=Path, help="libtidepool-cupti.so")
+    parser.add_argument("--fake-cupti", type=Path)
+    parser.parse_args(namespace=OPTIONS)
+    if OPTIONS.group == "cupti" and OPTIONS.cupti is None:
+        print("libtidepool-cupti.so was not built: the toolkit has no CUPTI headers")
+        sys.exit(77)
+    unittest.main(argv=[sys.argv[0], OPTIONS.group.capitalize()])
