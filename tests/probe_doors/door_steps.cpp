@@ -5,6 +5,7 @@
 //   still     launches nothing          novel   one more launch, by an entry that no table has
 //   kernel    launches a CUkernel       later   waits on stdin before it ends
 //   lost      expects the device to be lost at its first synchronize
+//   threads   steps on four threads at once
 
 #include <cuda.h>
 #include <dlfcn.h>
@@ -13,6 +14,7 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -45,6 +47,14 @@ struct Counts {
   int frees = 0;
   int copies = 0;
   int memsets = 0;
+
+  void add(const Counts& other) {
+    launches += other.launches;
+    allocations += other.allocations;
+    frees += other.frees;
+    copies += other.copies;
+    memsets += other.memsets;
+  }
 };
 
 struct Doors {
@@ -99,6 +109,13 @@ void launch_all(const Doors& doors, CUfunction kernel, CUdeviceptr at, bool nove
   ++counts.launches;
 }
 
+void make_current() {
+  CUcontext context = nullptr;
+  EXPECT(by_dlsym<decltype(cuDevicePrimaryCtxRetain)>("cuDevicePrimaryCtxRetain")(&context, 0) ==
+         CUDA_SUCCESS);
+  EXPECT(by_dlsym<decltype(cuCtxSetCurrent)>("cuCtxSetCurrent")(context) == CUDA_SUCCESS);
+}
+
 void step(const Doors& doors, CUfunction kernel, bool novel, Counts& counts) {
   std::vector<unsigned char> bytes(4096);
   CUdeviceptr first = 0;
@@ -138,19 +155,26 @@ int main(int argc, char** argv) {
     }
     return false;
   };
-  CUcontext context = nullptr;
   EXPECT(by_dlsym<decltype(cuInit)>("cuInit")(0) == CUDA_SUCCESS);
-  EXPECT(by_dlsym<decltype(cuDevicePrimaryCtxRetain)>("cuDevicePrimaryCtxRetain")(&context, 0) ==
-         CUDA_SUCCESS);
-  EXPECT(by_dlsym<decltype(cuCtxSetCurrent)>("cuCtxSetCurrent")(context) == CUDA_SUCCESS);
+  make_current();
   const Doors doors;
   CUfunction kernel = said("still") ? nullptr : load_kernel(said("kernel"));
   if (said("lost")) {
     lose(doors);
     return 0;
   }
+  std::vector<Counts> counts_of(said("threads") ? 4 : 1);
+  std::vector<std::thread> threads;
+  threads.reserve(counts_of.size());
+  for (Counts& mine : counts_of) {
+    threads.emplace_back([&, novel = said("novel")] {
+      make_current();
+      for (int i = 0; i < steps; ++i) step(doors, kernel, novel, mine);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
   Counts counts;
-  for (int i = 0; i < steps; ++i) step(doors, kernel, said("novel"), counts);
+  for (const Counts& mine : counts_of) counts.add(mine);
   std::printf(
       "{\"schema\": \"tidepool.probe/1\", \"section\": \"doors\", \"kind\": \"result\", \"name\": \"truth\", "
       "\"program\": \"door_steps\", \"steps\": %d, \"launches\": %d, \"allocations\": %d, \"frees\": %d, "

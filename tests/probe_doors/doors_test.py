@@ -164,7 +164,15 @@ class Recording(Doors):
         calls = driver.named("call")
         sets = [record for record in calls if record["entry"] == "cuMemsetD8_v2"]
         self.assertEqual([record["arguments"].split()[1:3] for record in sets], [["7", "1000"]] * STEPS)
-        self.assertEqual(len({record["thread"] for record in calls}), 1)
+        self.assertEqual(len({record["thread"] for record in sets}), 1)
+
+    def test_threads_are_counted_together(self):
+        sides = self.count("threads", steps=200)
+        for record in self.answers(sides):
+            self.assertTrue(record["agrees"] and record["door_is_true"], record)
+        (found,) = compare_doors.layout_answers("p", sides[0])
+        self.assertEqual((found["kernels"], found["launches"]), (1, 4 * 200 * 3))
+        self.assertEqual(len({record["thread"] for record in sides[1].named("call")}), 5)
 
     def test_without_a_file_nothing_is_counted_and_nothing_changes(self):
         out = run([str(OPTIONS.build / "tests" / "door_steps"), "1"], self.variables(TIDEPOOL_COUNT_FILE=""))

@@ -55,7 +55,7 @@ bool parse_faults(std::string_view text, Faults& out) {
 }
 
 const Faults& faults() {
-  static const Faults kFaults = [] {
+  static const Faults read_once = [] {
     const char* const text = std::getenv("TP_RECORDING_FAULTS");
     Faults read;
     if (text != nullptr && !parse_faults(text, read)) {
@@ -64,7 +64,7 @@ const Faults& faults() {
     }
     return read;
   }();
-  return kFaults;
+  return read_once;
 }
 
 }  // namespace tidepool::fakes

@@ -128,7 +128,7 @@ std::string_view kernel_name(const void* handle) {
 }
 
 std::span<const NullEntry> kernel_answers() {
-  static const NullEntry kAnswers[] = {
+  static const NullEntry answers[] = {
       {"cuModuleLoad", reinterpret_cast<void*>(&module_load)},
       {"cuModuleLoadData", reinterpret_cast<void*>(&module_load)},
       {"cuModuleLoadDataEx", reinterpret_cast<void*>(&module_load)},
@@ -145,7 +145,7 @@ std::span<const NullEntry> kernel_answers() {
       {"cuFuncIsLoaded", reinterpret_cast<void*>(&func_is_loaded)},
       {"cuModuleGetLoadingMode", reinterpret_cast<void*>(&module_get_loading_mode)},
   };
-  return kAnswers;
+  return answers;
 }
 
 }  // namespace tidepool::fakes

@@ -43,8 +43,8 @@ void* find_symbol(const std::string& name, bool per_thread) {
 
 void* find_newer(const std::string& name) {
   const EntryRow newer = newer_entry();
-  static const std::string kName = name + "_v9";  // one fault, one name
-  newer.entry->name = kName.c_str();
+  static const std::string versioned = name + "_v9";  // one fault, one name
+  newer.entry->name = versioned.c_str();
   const std::string second = name + "_v2";
   newer.entry->function = answer_of(find_entry(second).entry != nullptr ? second : name);
   return newer.symbol;
@@ -82,7 +82,7 @@ CUresult get_error_name(CUresult error, const char** out) {
 }  // namespace
 
 std::span<const NullEntry> lookup_answers() {
-  static const NullEntry kAnswers[] = {
+  static const NullEntry answers[] = {
       {"cuInit", reinterpret_cast<void*>(&init)},
       {"cuGetProcAddress", reinterpret_cast<void*>(&get_proc_address)},
       {"cuGetProcAddress_v2", reinterpret_cast<void*>(&get_proc_address_v2)},
@@ -90,7 +90,7 @@ std::span<const NullEntry> lookup_answers() {
       {"cuGetErrorName", reinterpret_cast<void*>(&get_error_name)},
       {"cuGetErrorString", reinterpret_cast<void*>(&get_error_name)},
   };
-  return kAnswers;
+  return answers;
 }
 
 }  // namespace tidepool::fakes

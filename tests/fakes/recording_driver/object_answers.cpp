@@ -49,7 +49,7 @@ NullEntry entry(const char* name, Function* function) {
 }  // namespace
 
 std::span<const NullEntry> object_answers() {
-  static const NullEntry kAnswers[] = {
+  static const NullEntry answers[] = {
       entry("cuMemAllocAsync", &allocate),
       entry("cuMemAllocAsync_ptsz", &allocate),
       entry("cuMemAllocFromPoolAsync", &allocate),
@@ -65,7 +65,7 @@ std::span<const NullEntry> object_answers() {
       entry("cuStreamCreateWithPriority", &give_stream),
       entry("cuDeviceGetName", &device_get_name),
   };
-  return kAnswers;
+  return answers;
 }
 
 }  // namespace tidepool::fakes

@@ -80,12 +80,12 @@ extern unsigned char tp_symbol_newer_entry[] asm("tp_newer_entry");
 namespace tidepool::fakes {
 
 std::span<const EntryRow> recorded_entries() {
-  static const EntryRow kRows[] = {
+  static const EntryRow rows[] = {
 #define TP_RECORDED(name) {&tp_recorded_##name, static_cast<void*>(tp_symbol_##name)},
 #include <recorded_entries.inc>
 #undef TP_RECORDED
   };
-  return kRows;
+  return rows;
 }
 
 EntryRow newer_entry() {

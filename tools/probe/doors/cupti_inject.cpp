@@ -100,6 +100,7 @@ void subscribe() noexcept {
 }  // namespace tidepool::doors
 
 /// What the driver calls once it has loaded this library; 1 means that all is well.
+// NOLINTNEXTLINE(readability-identifier-naming): the driver's name
 extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
   using namespace tidepool;
   doors::subscribe();

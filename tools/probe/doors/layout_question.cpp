@@ -24,11 +24,11 @@ struct Entries {
 };
 
 const Entries& entries() noexcept {
-  static const Entries kFound = [] {
+  static const Entries found = [] {
     void* const driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
     const auto find = [driver](auto& function, const char* name) {
-      void* const found = driver != nullptr ? shim::real_dlsym(driver, name) : nullptr;
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(found);
+      void* const at = driver != nullptr ? shim::real_dlsym(driver, name) : nullptr;
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(at);
     };
     Entries all{};
     find(all.kernel_get_name, "cuKernelGetName");
@@ -41,7 +41,7 @@ const Entries& entries() noexcept {
     all.asks_kernel = ask == "both";
     return all;
   }();
-  return kFound;
+  return found;
 }
 
 template <class Get, class Handle>
