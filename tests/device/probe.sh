@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Asks a GPU the questions that only a GPU answers. Needs the build tree and nothing else.
+set -euo pipefail
+cd "$(dirname -- "${BASH_SOURCE[0]}")/../.."
+
+usage() {
+  cat <<'TEXT'
+usage: tests/device/probe.sh [--build FOLDER] [--out FOLDER] [--seconds N] [--quick] [SECTION...]
+
+Runs the sections of the hardware probe (all: doors vmm aliasing sharing layouts rates launch faults conformance),
+each in processes of its own and with a time limit, and prints a table at the end. What a section has measured is in
+FOLDER/SECTION.jsonl at once, so that a run that is cut off still tells something.
+
+  --build FOLDER  a build tree (default: build/release, else build/dev)
+  --out FOLDER    where results go (default: build/probe); files of sections that run are overwritten
+  --seconds N     time for everything (default: 170)
+  --quick         as few repetitions as show that everything works
+  -h, --help      this text
+
+It uses the driver that the system finds as libcuda.so.1. Without a GPU:
+  simgpu -- tests/device/probe.sh --quick
+TEXT
+}
+
+usage_error() {
+  printf 'probe.sh: %s (--help lists the options)\n' "$*" >&2
+  exit 2
+}
+
+all=(vmm rates launch doors layouts aliasing sharing faults conformance)
+build=''
+out=build/probe
+total=170
+quick=()
+sections=()
+while (($# > 0)); do
+  case $1 in
+    -h | --help) usage && exit 0 ;;
+    --quick) quick=(--quick) ;;
+    --build | --out | --seconds)
+      (($# > 1)) || usage_error "$1 needs a value"
+      case $1 in
+        --build) build=$2 ;;
+        --out) out=$2 ;;
+        *)
+          [[ $2 =~ ^[1-9][0-9]*$ ]] || usage_error "--seconds $2: want a number from 1"
+          total=$2
+          ;;
+      esac
+      shift
+      ;;
+    -*) usage_error "unknown option '$1'" ;;
+    *)
+      [[ " ${all[*]} " == *" $1 "* ]] || usage_error "unknown section '$1'; there are: ${all[*]}"
+      sections+=("$1")
+      ;;
+  esac
+  shift
+done
+((${#sections[@]} > 0)) || sections=("${all[@]}")
+if [[ -z $build ]]; then
+  build=build/release
+  [[ -d $build ]] || build=build/dev
+fi
+probe=$build/bin/tidepool-probe
+[[ -x $probe ]] || usage_error "there is no $probe; build first, or name the build tree with --build"
+mkdir -p "$out"
+
+# run_section <name> <most seconds> <command...>: the section's records, and one more if it did not end by itself.
+run_section() {
+  local name=$1 most=$2 left status=0
+  shift 2
+  left=$((total - SECONDS))
+  if ((left < 2)); then
+    printf '{"section": "%s", "kind": "skipped", "why": "no time was left"}\n' "$name" >>"$out/$name.jsonl"
+    return
+  fi
+  ((most <= left)) || most=$left
+  printf 'probe.sh: %s (at most %s s)\n' "$name" "$most" >&2
+  timeout --kill-after=3 "$most" "$@" >>"$out/$name.jsonl" 2>>"$out/$name.log" </dev/null || status=$?
+  if ((status == 124 || status == 137)); then
+    printf '\n{"section": "%s", "kind": "skipped", "name": "the rest", "why": "stopped after %s s"}\n' "$name" "$most"
+  elif ((status != 0 && status != 77)); then
+    printf '\n{"section": "%s", "kind": "answer", "name": "exit status", "value": "%s"}\n' "$name" "$status"
+  fi >>"$out/$name.jsonl"
+}
+
+for section in "${sections[@]}"; do
+  rm -f "$out/$section.jsonl" "$out/$section.log"
+  case $section in
+    vmm | aliasing) run_section "$section" 30 "$probe" "$section" "${quick[@]}" ;;
+    sharing | rates) run_section "$section" 25 "$probe" "$section" "${quick[@]}" ;;
+    faults) run_section "$section" 20 "$probe" "$section" "${quick[@]}" ;;
+    launch)
+      run_section launch 10 "$probe" launch "${quick[@]}"
+      run_section launch 10 env LD_PRELOAD="$PWD/$build/lib/libtidepool.so" "$probe" launch "${quick[@]}"
+      ;;
+    doors | layouts) run_section "$section" 30 bash tests/device/doors.sh "$build" "$section" "${quick[@]}" ;;
+    conformance) run_section conformance 60 python3 -B tests/device/conformance.py "$build" ;;
+  esac
+done
+exec python3 -B tests/device/read_probe.py "$out" --merge "$out/probe.json"

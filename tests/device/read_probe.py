@@ -1,0 +1,122 @@
+"""Reads what tests/device/probe.sh left and prints it as a table.
+
+    python3 tests/device/read_probe.py FOLDER [--merge FILE]
+
+A folder holds one file of JSON lines for each section (docs/reference/hardware/README.md has the format). A section
+that was cut off has no "end" line; its last line may be torn: both are said, and what was measured is shown.
+--merge writes everything into one JSON file, which is what gets committed.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+SECTIONS = ("doors", "vmm", "aliasing", "sharing", "layouts", "rates", "launch", "faults", "conformance")
+SCALES = {"ns": ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns")),
+          "B/s": ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1, "B/s")),
+          "bytes": ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))}
+
+
+def read_section(path):
+    """Returns (records, torn): the lines that are JSON objects, and how many are not."""
+    records, torn = [], 0
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except ValueError:
+            record = None
+        if isinstance(record, dict) and "kind" in record:
+            records.append(record)
+        else:
+            torn += 1
+    return records, torn
+
+
+def read_folder(folder):
+    """Sections in the order of SECTIONS, others behind them: {name: (records, torn)}."""
+    found = {path.stem: read_section(path) for path in sorted(Path(folder).glob("*.jsonl"))}
+    known = {name: found.pop(name) for name in SECTIONS if name in found}
+    return known | found
+
+
+def show_number(value, unit):
+    """123456 ns as "123 us"; a unit without a scale as it is."""
+    for factor, name in SCALES.get(unit, ()):
+        if abs(value) >= factor:
+            return f"{value / factor:.4g} {name}"
+    return f"{value:.4g} {unit}".rstrip()
+
+
+def show_params(params):
+    words = []
+    for key, value in (params or {}).items():
+        is_size = key.endswith("bytes") and isinstance(value, (int, float))
+        name = key.removesuffix("_bytes")
+        words.append(f"{name}={show_number(value, 'bytes').replace(' ', '')}" if is_size else f"{name}={value}")
+    return " ".join(words)
+
+
+def rows_of(record):
+    """The cells of one record: what, where, value, spread."""
+    kind = record["kind"]
+    name = str(record.get("name", ""))
+    if kind == "result":
+        unit = record.get("unit", "")
+        spread = f"{show_number(record['min'], unit)} .. {show_number(record['max'], unit)}, n={record['n']}"
+        return (name, show_params(record.get("params")), show_number(record["p50"], unit), spread)
+    if kind == "answer":
+        return (name, show_params(record.get("params")), str(record.get("value", "")), str(record.get("detail", "")))
+    if kind == "skipped":
+        return (name or "(all)", "", "skipped", str(record.get("why", "")))
+    return None
+
+
+def state_of(records, torn):
+    """One word or two on how a section went."""
+    if not records:
+        return "nothing came of it"
+    ends = [record for record in records if record["kind"] == "end"]
+    text = f"{ends[-1].get('seconds', 0):.3g} s" if ends else "cut off"
+    return text + (f", {torn} torn line{'s' if torn > 1 else ''}" if torn else "")
+
+
+def table(sections, out):
+    for name, (records, torn) in sections.items():
+        start = next((record for record in records if record["kind"] == "start"), {})
+        about = " · ".join(str(start[key]) for key in ("device", "driver_version") if key in start)
+        print(f"\n{name}  [{state_of(records, torn)}]{'  ' + about if about else ''}", file=out)
+        rows = []
+        for record in records:
+            try:
+                row = rows_of(record)
+            except (KeyError, TypeError, ValueError):
+                row = ("a record that is none", "", json.dumps(record)[:60], "")
+            if row:
+                rows.append(row)
+        widths = [max((len(row[i]) for row in rows), default=0) for i in range(3)]
+        for row in rows:
+            cells = [cell.ljust(width) for cell, width in zip(row, widths)] + [row[3]]
+            print(("  " + "  ".join(cells)).rstrip(), file=out)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", help="what probe.sh wrote")
+    parser.add_argument("--merge", metavar="FILE", help="write everything into one JSON file as well")
+    arguments = parser.parse_args()
+    sections = read_folder(arguments.folder)
+    if not sections:
+        print(f"read_probe: no *.jsonl in {arguments.folder}", file=sys.stderr)
+        return 2
+    table(sections, sys.stdout)
+    if arguments.merge:
+        merged = {"schema": "tidepool.probe.merged/1", "sections": {name: records for name, (records, _) in sections.items()}}
+        Path(arguments.merge).write_text(json.dumps(merged, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""What the reader makes of whole, torn and missing sections."""
+
+import io
+import json
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+import read_probe  # noqa: E402
+
+RESULT = {"section": "vmm", "kind": "result", "name": "create", "params": {"handle_bytes": 33554432, "load": "idle"},
+          "unit": "ns", "n": 200, "min": 900, "p50": 12345, "p90": 20000, "max": 2500000}
+
+
+class ReadProbe(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def write(self, section, *lines):
+        texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+        (Path(self.folder.name) / f"{section}.jsonl").write_text("\n".join(texts), encoding="utf-8")
+
+    def shown(self):
+        out = io.StringIO()
+        read_probe.table(read_probe.read_folder(self.folder.name), out)
+        return out.getvalue()
+
+    def test_a_whole_section(self):
+        self.write("vmm", {"section": "vmm", "kind": "start", "device": "a card", "driver_version": 13000}, RESULT,
+                   {"section": "vmm", "kind": "end", "seconds": 12.25})
+        text = self.shown()
+        self.assertIn("vmm  [12.2 s]  a card · 13000", text)
+        self.assertIn("create  handle=32MiB load=idle  12.35 us  900 ns .. 2.5 ms, n=200", text)
+
+    def test_a_section_that_was_cut_off_shows_what_it_has(self):
+        self.write("vmm", RESULT, '{"section": "vmm", "kind": "resu')
+        text = self.shown()
+        self.assertIn("vmm  [cut off, 1 torn line]", text)
+        self.assertIn("12.35 us", text)
+
+    def test_an_empty_file_and_no_file(self):
+        self.write("faults")
+        self.assertIn("faults  [nothing came of it]", self.shown())
+        self.assertEqual(read_probe.read_folder(self.folder.name + "/none"), {})
+
+    def test_records_that_lack_a_field_or_are_none_do_not_stop_it(self):
+        self.write("rates", {"section": "rates", "kind": "result", "name": "copy"}, "[1, 2]", '{"no": "kind"}', RESULT)
+        text = self.shown()
+        self.assertIn("a record that is none", text)
+        self.assertIn("2 torn lines", text)
+        self.assertIn("12.35 us", text)
+
+    def test_answers_and_what_was_skipped(self):
+        self.write("faults", {"section": "faults", "kind": "answer", "name": "read", "value": "CUDA_ERROR_X"},
+                   {"section": "faults", "kind": "skipped", "why": "no time was left"})
+        text = self.shown()
+        self.assertIn("CUDA_ERROR_X", text)
+        self.assertIn("(all)", text)
+        self.assertIn("no time was left", text)
+
+    def test_known_sections_come_in_their_order_and_others_behind(self):
+        for name in ("zebra", "faults", "doors"):
+            self.write(name, {"section": name, "kind": "end", "seconds": 1})
+        self.assertEqual(list(read_probe.read_folder(self.folder.name)), ["doors", "faults", "zebra"])
+
+    def test_units(self):
+        self.assertEqual(read_probe.show_number(3.1e12, "B/s"), "3.1 TB/s")
+        self.assertEqual(read_probe.show_number(0, "ns"), "0 ns")
+        self.assertEqual(read_probe.show_number(7, "words"), "7 words")
+
+
+if __name__ == "__main__":
+    unittest.main()
