@@ -7,7 +7,7 @@ usage() {
   cat <<'TEXT'
 usage: tests/device/probe.sh [--build FOLDER] [--out FOLDER] [--seconds N] [--quick] [SECTION...]
 
-Runs the sections of the hardware probe (all: doors vmm aliasing sharing layouts rates launch faults conformance),
+Runs the sections of the hardware probe (all: vmm rates launch doors aliasing sharing faults conformance),
 each in processes of its own and with a time limit, and prints a table at the end. What a section has measured is in
 FOLDER/SECTION.jsonl at once, so that a run that is cut off still tells something.
 
@@ -27,7 +27,7 @@ usage_error() {
   exit 2
 }
 
-all=(vmm rates launch doors layouts aliasing sharing faults conformance)
+all=(vmm rates launch doors aliasing sharing faults conformance)
 build=''
 out=build/probe
 total=170
@@ -88,15 +88,16 @@ run_section() {
 for section in "${sections[@]}"; do
   rm -f "$out/$section.jsonl" "$out/$section.log"
   case $section in
-    vmm | aliasing) run_section "$section" 30 "$probe" "$section" "${quick[@]}" ;;
-    sharing | rates) run_section "$section" 25 "$probe" "$section" "${quick[@]}" ;;
-    faults) run_section "$section" 20 "$probe" "$section" "${quick[@]}" ;;
+    vmm | rates) run_section "$section" 25 "$probe" "$section" --seconds 20 "${quick[@]}" ;;
+    aliasing | sharing) run_section "$section" 20 "$probe" "$section" --seconds 12 "${quick[@]}" ;;
+    faults) run_section faults 20 "$probe" faults --seconds 12 "${quick[@]}" ;;
     launch)
-      run_section launch 10 "$probe" launch "${quick[@]}"
-      run_section launch 10 env LD_PRELOAD="$PWD/$build/lib/libtidepool.so" "$probe" launch "${quick[@]}"
+      run_section launch 8 "$probe" launch --seconds 3 "${quick[@]}"
+      run_section launch 8 env LD_PRELOAD="$(realpath "$build")/lib/libtidepool.so${LD_PRELOAD:+:$LD_PRELOAD}" \
+        "$probe" launch --seconds 3 "${quick[@]}"
       ;;
-    doors | layouts) run_section "$section" 30 bash tests/device/doors.sh "$build" "$section" "${quick[@]}" ;;
-    conformance) run_section conformance 60 python3 -B tests/device/conformance.py "$build" ;;
+    doors) run_section doors 75 bash tests/device/doors.sh "$build" "${quick[@]}" ;;
+    conformance) run_section conformance 40 python3 -B tests/device/conformance.py "$build" ;;
   esac
 done
 exec python3 -B tests/device/read_probe.py "$out" --merge "$out/probe.json"

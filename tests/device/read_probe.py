@@ -12,7 +12,9 @@ import json
 import sys
 from pathlib import Path
 
-SECTIONS = ("doors", "vmm", "aliasing", "sharing", "layouts", "rates", "launch", "faults", "conformance")
+SECTIONS = ("doors", "vmm", "aliasing", "sharing", "rates", "launch", "faults", "conformance")
+ANSWER_FIELDS = {"schema", "section", "kind", "name", "params", "value", "detail"}  # others are shown by name
+LONGEST = 160
 SCALES = {"ns": ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns")),
           "B/s": ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1, "B/s")),
           "bytes": ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))}
@@ -50,6 +52,11 @@ def show_number(value, unit):
     return f"{value:.4g} {unit}".rstrip()
 
 
+def show_value(value):
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
 def show_params(params):
     words = []
     for key, value in (params or {}).items():
@@ -68,7 +75,9 @@ def rows_of(record):
         spread = f"{show_number(record['min'], unit)} .. {show_number(record['max'], unit)}, n={record['n']}"
         return (name, show_params(record.get("params")), show_number(record["p50"], unit), spread)
     if kind == "answer":
-        return (name, show_params(record.get("params")), str(record.get("value", "")), str(record.get("detail", "")))
+        details = [str(record["detail"])] if record.get("detail") else []
+        details += [f"{key}={show_value(value)}" for key, value in record.items() if key not in ANSWER_FIELDS]
+        return (name, show_params(record.get("params")), show_value(record.get("value", "")), "; ".join(details))
     if kind == "skipped":
         return (name or "(all)", "", "skipped", str(record.get("why", "")))
     return None

@@ -61,6 +61,13 @@ class ReadProbe(unittest.TestCase):
         self.assertIn("(all)", text)
         self.assertIn("no time was left", text)
 
+    def test_fields_of_an_answer_that_are_its_own_are_shown_and_cut(self):
+        self.write("doors", {"section": "doors", "kind": "answer", "name": "launches", "value": True, "door": 12,
+                             "names": ["x" * 300]})
+        text = self.shown()
+        self.assertIn("launches    true  door=12; names=[", text)
+        self.assertLess(max(len(line) for line in text.splitlines()), 250)
+
     def test_known_sections_come_in_their_order_and_others_behind(self):
         for name in ("zebra", "faults", "doors"):
             self.write(name, {"section": name, "kind": "end", "seconds": 1})

@@ -166,7 +166,7 @@ def check_imports(out):
 def check_preloaded(runner):
     """It says whether the hooks are in front, and works with them."""
     for preload, expected in ((runner.preload, True), ("", False)):
-        out = runner.run("rates", environment={"LD_PRELOAD": preload})
+        out = runner.run("launch", environment={"LD_PRELOAD": preload})
         assert out.records[0]["preloaded"] is expected
         out.results("launch", pointers=8)
 
@@ -179,12 +179,19 @@ def check_rates(runner):
         for piece in (256 << 10, 1 << 20, 2 << 20):
             (result,) = out.results("copy", direction=direction, piece_bytes=piece)
             assert result["unit"] == "B/s"
-    for name in ("device_read", "device_copy", "device_hash", "event_record", "event_query", "event_elapsed"):
+    for name in ("device_read", "device_copy", "device_hash"):
+        out.results(name)
+    for touched in (True, False):
+        out.results("register", touched_before=touched)
+
+
+def check_launch(runner):
+    out = runner.run("launch")
+    assert out.skipped() == set(), out.skipped()
+    for name in ("clock", "event_record", "event_query", "event_elapsed", "launch_and_synchronize"):
         out.results(name)
     for pointers in (0, 8):
         out.results("launch", pointers=pointers)
-    for touched in (True, False):
-        out.results("register", touched_before=touched)
 
 
 def check_faults(runner):
@@ -201,7 +208,7 @@ def check_faults(runner):
 
 def check_small_device(runner):
     """Where nothing fits, everything is skipped with a reason."""
-    for section in ("vmm", "aliasing", "sharing", "rates", "faults"):
+    for section in ("vmm", "aliasing", "sharing", "rates", "launch", "faults"):
         out = runner.run(section, memory="16MiB")
         if section == "vmm":
             assert any("more than a quarter of the device" in why for _, why in out.skipped()), out.skipped()
@@ -255,7 +262,7 @@ def check_words(runner):
     refused(["vmm", "rates"], "one section at a time: 'vmm' or 'rates'")
     for word in ("--help", "--list"):
         done = subprocess.run([runner.probe, word], capture_output=True, text=True, timeout=60, check=True)
-        assert all(section in done.stdout for section in ("vmm", "aliasing", "sharing", "rates", "faults")), done
+        assert all(section in done.stdout for section in ("vmm", "aliasing", "sharing", "rates", "launch", "faults")), done
 
 
 CHECKS = {
@@ -265,6 +272,7 @@ CHECKS = {
     "sharing_with_export": check_sharing_with_export,
     "preloaded": check_preloaded,
     "rates": check_rates,
+    "launch": check_launch,
     "faults": check_faults,
     "small_device": check_small_device,
     "no_driver": check_no_driver,

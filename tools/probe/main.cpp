@@ -18,7 +18,8 @@ constexpr Section kSections[] = {
     {"vmm", "what mapping calls cost, idle and beside running kernels", &run_vmm},
     {"aliasing", "one handle at several addresses: limits, contents, speed", &run_aliasing},
     {"sharing", "exported handles, a killed exporter, and what new memory holds", &run_sharing},
-    {"rates", "pinning, copies, hashing, events and launches", &run_rates},
+    {"rates", "pinning, copies and hashing", &run_rates},
+    {"launch", "what launches and events cost the calling thread", &run_launch},
     {"faults", "what follows when a kernel touches an unmapped address", &run_faults},
 };
 

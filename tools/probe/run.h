@@ -78,6 +78,7 @@ void run_vmm(const Run& run);
 void run_aliasing(const Run& run);
 void run_sharing(const Run& run);
 void run_rates(const Run& run);
+void run_launch(const Run& run);
 void run_faults(const Run& run);
 
 }  // namespace tidepool::probe
