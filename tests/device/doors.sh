@@ -137,4 +137,4 @@ else
   fi
   count_program torch_step "$python" -B "$here/torch_step.py"
 fi
-record end doors
+record end doors seconds "$SECONDS"

@@ -88,7 +88,7 @@ def state_of(records, torn):
     if not records:
         return "nothing came of it"
     ends = [record for record in records if record["kind"] == "end"]
-    text = f"{ends[-1].get('seconds', 0):.3g} s" if ends else "cut off"
+    text = f"{float(ends[-1].get('seconds', 0)):.3g} s" if ends else "cut off"
     return text + (f", {torn} torn line{'s' if torn > 1 else ''}" if torn else "")
 
 
@@ -96,6 +96,8 @@ def table(sections, out):
     for name, (records, torn) in sections.items():
         start = next((record for record in records if record["kind"] == "start"), {})
         about = " · ".join(str(start[key]) for key in ("device", "driver_version") if key in start)
+        if start.get("simulated"):
+            about = f"SIMULATED, says nothing of hardware · {about}"
         print(f"\n{name}  [{state_of(records, torn)}]{'  ' + about if about else ''}", file=out)
         rows = []
         for record in records:

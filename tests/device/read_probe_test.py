@@ -35,6 +35,10 @@ class ReadProbe(unittest.TestCase):
         self.assertIn("vmm  [12.2 s]  a card · 13000", text)
         self.assertIn("create  handle=32MiB load=idle  12.35 us  900 ns .. 2.5 ms, n=200", text)
 
+    def test_what_was_simulated_says_so(self):
+        self.write("vmm", {"section": "vmm", "kind": "start", "device": "a card", "simulated": True}, RESULT)
+        self.assertIn("SIMULATED, says nothing of hardware · a card", self.shown())
+
     def test_a_section_that_was_cut_off_shows_what_it_has(self):
         self.write("vmm", RESULT, '{"section": "vmm", "kind": "resu')
         text = self.shown()

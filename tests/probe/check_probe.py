@@ -16,7 +16,7 @@ MEMBERS = {
     "end": {"section", "kind", "seconds"},
 }
 OPTIONAL = {"answer": {"params", "detail"}}
-DEVICE_MEMBERS = {"driver_version", "device", "compute_capability", "multiprocessors", "total_bytes", "exportable_handles"}
+DEVICE_MEMBERS = {"simulated", "driver_version", "device", "compute_capability", "multiprocessors", "total_bytes", "exportable_handles"}
 START_MEMBERS = {"schema", "section", "kind", "unix_seconds", "preloaded", "quick"}
 
 
@@ -168,6 +168,7 @@ def check_preloaded(runner):
     for preload, expected in ((runner.preload, True), ("", False)):
         out = runner.run("launch", environment={"LD_PRELOAD": preload})
         assert out.records[0]["preloaded"] is expected
+        assert out.records[0]["simulated"] is True
         out.results("launch", pointers=8)
 
 

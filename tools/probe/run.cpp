@@ -9,6 +9,8 @@
 #include <ctime>
 #include <string>
 
+#include "tools/probe/driver.h"
+
 namespace tidepool::probe {
 namespace {
 
@@ -62,6 +64,7 @@ int run_section(const Section& section, const Options& options) {
     const Gpu gpu(options.device);
     const Fields device = gpu.facts();
     facts.insert(facts.begin(), device.begin(), device.end());
+    facts.emplace_back("simulated", cu().set_kernel_body != nullptr);
     out.start(facts);
     started = true;
     const auto allowed = std::chrono::duration<double>(options.seconds);

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Puts what the hardware probe needs into one folder that can be carried to a machine with a GPU.
+set -euo pipefail
+cd "$(dirname -- "${BASH_SOURCE[0]}")/../.."
+
+if (($# != 2)) || [[ $1 == -* || ! -x $1/bin/tidepool-probe ]]; then
+  cat >&2 <<'TEXT'
+usage: tests/device/carry.sh BUILD FOLDER    (BUILD: a build tree with bin/tidepool-probe and the tests)
+
+Copies the scripts and, without debug information, the programs. There: FOLDER/tests/device/probe.sh
+TEXT
+  exit 2
+fi
+build=$1
+to=$2
+mkdir -p "$to/tests/shim" "$to/build/release/tests/fakes"
+cp -r tests/device "$to/tests/"
+cp tests/shim/not_hooked.txt "$to/tests/shim/"
+cp -r "$build/bin" "$build/lib" "$build/share" "$to/build/release/"
+find "$to/build/release" -name '*.a' -delete
+cp "$build/tests/device_contract_driver_test" "$to/build/release/tests/"
+cp "$build/tests/fakes/recorded_entries.inc" "$to/build/release/tests/fakes/"
+find "$to/build/release" -type f \( -perm -u+x -o -name '*.so*' \) -exec strip --strip-debug {} + 2>/dev/null || true
+printf 'carry.sh: %s MiB in %s\n' "$(du -sm "$to" | cut -f1)" "$to" >&2
