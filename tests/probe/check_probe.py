@@ -73,8 +73,8 @@ class Output:
 
 
 class Runner:
-    def __init__(self, simgpu, probe, preload):
-        self.simgpu, self.probe, self.preload = simgpu, probe, preload
+    def __init__(self, simgpu, probe, preload, driver):
+        self.simgpu, self.probe, self.preload, self.driver = simgpu, probe, preload, driver
 
     def words(self, section, *more, memory="1GiB", seed=1):
         options = ["--memory", memory, "--seed", str(seed)]
@@ -84,6 +84,16 @@ class Runner:
         command = self.words(section, "--quick", *more, **simgpu)
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=100, check=False, env=dict(os.environ, **environment or {})
+        )
+        assert done.returncode == 0, (done.returncode, done.stderr, done.stdout[-500:])
+        return Output(section, done.stdout)
+
+
+    def run_bare(self, section, environment):
+        """Without simgpu: the environment says which driver there is."""
+        done = subprocess.run(
+            [self.probe, section, "--quick"], capture_output=True, text=True, timeout=100, check=False,
+            env=dict(os.environ, **environment)
         )
         assert done.returncode == 0, (done.returncode, done.stderr, done.stdout[-500:])
         return Output(section, done.stdout)
@@ -207,6 +217,22 @@ def check_faults(runner):
             assert out.value(f"{case}_{true}") is True, case
 
 
+def check_planted_fault(runner):
+    """What a driver answers that loses the whole process by one kernel, and computes nothing."""
+    environment = {"LD_LIBRARY_PATH": runner.driver, "TP_RECORDING_FAULTS": "illegal_kernel=tidepool_probe_read_one"}
+    out = runner.run_bare("faults", environment)
+    for case in ("unmapped_read", "past_mapping_read", "after_unmap_read"):
+        assert out.value(f"{case}_error") == "CUDA_ERROR_ILLEGAL_ADDRESS"
+        assert out.value(f"{case}_sticky") is True
+        for false in ("other_context_works", "thread_can_switch_context", "lost_context_can_be_ended",
+                      "works_again_in_a_new_context"):
+            assert out.value(f"{case}_{false}") is False, (case, false)
+        assert out.value(f"{case}_process_survives") is True
+    for case in ("unmapped_write", "past_mapping_write", "after_unmap_write", "created_context_write"):
+        assert out.value(f"{case}_error") == "CUDA_SUCCESS"  # nothing was planted there
+    assert out.records[0]["simulated"] is False
+
+
 def check_small_device(runner):
     """Where nothing fits, everything is skipped with a reason."""
     for section in ("vmm", "aliasing", "sharing", "rates", "launch", "faults"):
@@ -275,6 +301,7 @@ CHECKS = {
     "rates": check_rates,
     "launch": check_launch,
     "faults": check_faults,
+    "planted_fault": check_planted_fault,
     "small_device": check_small_device,
     "no_driver": check_no_driver,
     "cut_off": check_cut_off,
@@ -286,6 +313,7 @@ if __name__ == "__main__":
     parser.add_argument("--simgpu", required=True, help="the command")
     parser.add_argument("--probe", required=True, help="the program")
     parser.add_argument("--preload", default="", help="the library to preload")
+    parser.add_argument("--driver", default="", help="folder of a stand-in driver")
     parser.add_argument("check", choices=CHECKS)
     arguments = parser.parse_args()
-    CHECKS[arguments.check](Runner(arguments.simgpu, arguments.probe, arguments.preload))
+    CHECKS[arguments.check](Runner(arguments.simgpu, arguments.probe, arguments.preload, arguments.driver))

@@ -53,7 +53,8 @@ std::string json_value(const Value& value);
 ///
 /// Every line has "section" and "kind". Further members, by kind:
 /// - start: "schema" ("tidepool.probe/1"), "unix_seconds", "preloaded", "quick" and, where a device could be
-///   opened, "driver_version", "device", "compute_capability", "multiprocessors", "total_bytes". First line.
+///   opened, "driver_version", "device", "compute_capability", "multiprocessors", "total_bytes",
+///   "simulated" (the driver is simgpu). First line.
 /// - result: "name", "params" (an object), "unit", "n", "min", "p50", "p90", "max". A measured figure.
 /// - answer: "name", "params" (left out if empty), "value" (text, number or truth value), "detail" (left out
 ///   if empty). What was observed.
