@@ -11,6 +11,7 @@ fi
 there=$(mktemp -d)
 trap 'rm -rf "$there"' EXIT
 bash tests/device/carry.sh "$1" "$there/carried"
+here=$PWD
 cd "$there/carried"
 env -i PATH="$PATH" HOME="$there" build/release/bin/simgpu -- bash tests/device/probe.sh --quick --out results
-[[ -s results/probe.json ]]
+python3 -B "$here/tests/device/check_rehearsal.py" results/probe.json

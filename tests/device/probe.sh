@@ -7,7 +7,7 @@ usage() {
   cat <<'TEXT'
 usage: tests/device/probe.sh [--build FOLDER] [--out FOLDER] [--seconds N] [--quick] [SECTION...]
 
-Runs the sections of the hardware probe (all: vmm rates launch doors aliasing sharing faults conformance),
+Runs the sections of the hardware probe (all: vmm aliasing sharing faults launch rates doors conformance),
 each in processes of its own and with a time limit, and prints a table at the end. What a section has measured is in
 FOLDER/SECTION.jsonl at once, so that a run that is cut off still tells something.
 
@@ -27,7 +27,7 @@ usage_error() {
   exit 2
 }
 
-all=(vmm rates launch doors aliasing sharing faults conformance)
+all=(vmm aliasing sharing faults launch rates doors conformance)
 build=''
 out=build/probe
 total=170
@@ -66,38 +66,70 @@ probe=$build/bin/tidepool-probe
 [[ -x $probe ]] || usage_error "there is no $probe; build first, or name the build tree with --build"
 mkdir -p "$out"
 
+# record <name> <kind> <JSON members>: one line of our own in a section's file, on a line of its own.
+record() {
+  printf '\n{"section": "%s", "kind": "%s", %s}\n' "$1" "$2" "$3" >>"$out/$1.jsonl"
+}
+
+# bounded <seconds> <command...>: the command's status, or 124 when it did not end. A process that is stuck in the
+# driver cannot be killed; it is left behind.
+bounded() {
+  local most=$1 status=0 waited
+  shift
+  timeout --kill-after=3 "$most" "$@" &
+  for ((waited = 0; waited < (most + 6) * 10; ++waited)); do
+    if ! kill -0 $! 2>/dev/null; then
+      wait $! || status=$?
+      return "$status"
+    fi
+    sleep 0.1
+  done
+  return 124
+}
+
 # run_section <name> <most seconds> <command...>: the section's records, and one more if it did not end by itself.
 run_section() {
   local name=$1 most=$2 left status=0
   shift 2
   left=$((total - SECONDS))
   if ((left < 2)); then
-    printf '{"section": "%s", "kind": "skipped", "why": "no time was left"}\n' "$name" >>"$out/$name.jsonl"
+    record "$name" skipped '"why": "no time was left"'
     return
   fi
   ((most <= left)) || most=$left
   printf 'probe.sh: %s (at most %s s)\n' "$name" "$most" >&2
-  timeout --kill-after=3 "$most" "$@" >>"$out/$name.jsonl" 2>>"$out/$name.log" </dev/null || status=$?
+  bounded "$most" "$@" >>"$out/$name.jsonl" 2>>"$out/$name.log" </dev/null || status=$?
   if ((status == 124 || status == 137)); then
-    printf '\n{"section": "%s", "kind": "skipped", "name": "the rest", "why": "stopped after %s s"}\n' "$name" "$most"
+    record "$name" skipped "\"name\": \"the rest\", \"why\": \"stopped after $most s\""
   elif ((status != 0 && status != 77)); then
-    printf '\n{"section": "%s", "kind": "answer", "name": "exit status", "value": "%s"}\n' "$name" "$status"
-  fi >>"$out/$name.jsonl"
+    record "$name" answer "\"name\": \"exit status\", \"value\": $status"
+  fi
+  # Whoever is cut off from outside still has one file with everything up to here.
+  python3 -B tests/device/read_probe.py "$out" --quiet --merge "$out/probe.json" || true
 }
 
+rm -f "$out/machine.jsonl"
+run_section machine 15 python3 -B tests/device/machine.py before
 for section in "${sections[@]}"; do
   rm -f "$out/$section.jsonl" "$out/$section.log"
   case $section in
     vmm | rates) run_section "$section" 25 "$probe" "$section" --seconds 20 "${quick[@]}" ;;
     aliasing | sharing) run_section "$section" 20 "$probe" "$section" --seconds 12 "${quick[@]}" ;;
-    faults) run_section faults 20 "$probe" faults --seconds 12 "${quick[@]}" ;;
+    faults) run_section faults 30 "$probe" faults --seconds 24 "${quick[@]}" ;;
     launch)
       run_section launch 8 "$probe" launch --seconds 3 "${quick[@]}"
-      run_section launch 8 env LD_PRELOAD="$(realpath "$build")/lib/libtidepool.so${LD_PRELOAD:+:$LD_PRELOAD}" \
+      run_section launch 8 env TIDEPOOL_DEVICE_BUDGET=1GiB \
+        LD_PRELOAD="$(realpath "$build")/lib/libtidepool.so${LD_PRELOAD:+:$LD_PRELOAD}" \
         "$probe" launch --seconds 3 "${quick[@]}"
       ;;
-    doors) run_section doors 75 bash tests/device/doors.sh "$build" "${quick[@]}" ;;
+    doors)
+      seconds=$((total - SECONDS - 25))
+      ((seconds <= 75)) || seconds=75
+      ((seconds >= 15)) || seconds=15
+      run_section doors $((seconds + 5)) bash tests/device/doors.sh "$build" --seconds "$seconds" "${quick[@]}"
+      ;;
     conformance) run_section conformance 40 python3 -B tests/device/conformance.py "$build" ;;
   esac
 done
+run_section machine 15 python3 -B tests/device/machine.py after
 exec python3 -B tests/device/read_probe.py "$out" --merge "$out/probe.json"

@@ -12,7 +12,7 @@ import json
 import sys
 from pathlib import Path
 
-SECTIONS = ("doors", "vmm", "aliasing", "sharing", "rates", "launch", "faults", "conformance")
+SECTIONS = ("machine", "doors", "vmm", "aliasing", "sharing", "rates", "launch", "faults", "conformance")
 ANSWER_FIELDS = {"schema", "section", "kind", "name", "params", "value", "detail"}  # others are shown by name
 LONGEST = 160
 SCALES = {"ns": ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns")),
@@ -98,6 +98,8 @@ def table(sections, out):
         about = " · ".join(str(start[key]) for key in ("device", "driver_version") if key in start)
         if start.get("simulated"):
             about = f"SIMULATED, says nothing of hardware · {about}"
+        elif name != "machine" and "simulated" not in start:
+            about = f"unknown driver · {about}"
         print(f"\n{name}  [{state_of(records, torn)}]{'  ' + about if about else ''}", file=out)
         rows = []
         for record in records:
@@ -117,14 +119,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", help="what probe.sh wrote")
     parser.add_argument("--merge", metavar="FILE", help="write everything into one JSON file as well")
+    parser.add_argument("--quiet", action="store_true", help="print no table")
     arguments = parser.parse_args()
     sections = read_folder(arguments.folder)
     if not sections:
         print(f"read_probe: no *.jsonl in {arguments.folder}", file=sys.stderr)
         return 2
-    table(sections, sys.stdout)
+    if not arguments.quiet:
+        table(sections, sys.stdout)
     if arguments.merge:
-        merged = {"schema": "tidepool.probe.merged/1", "sections": {name: records for name, (records, _) in sections.items()}}
+        starts = [record for records, _ in sections.values() for record in records if record["kind"] == "start"]
+        merged = {"schema": "tidepool.probe.merged/1",
+                  "simulated": any(start.get("simulated", True) for start in starts),
+                  "sections": {name: records for name, (records, _) in sections.items()}}
         Path(arguments.merge).write_text(json.dumps(merged, indent=1) + "\n", encoding="utf-8")
     return 0
 

@@ -29,7 +29,8 @@ class ReadProbe(unittest.TestCase):
         return out.getvalue()
 
     def test_a_whole_section(self):
-        self.write("vmm", {"section": "vmm", "kind": "start", "device": "a card", "driver_version": 13000}, RESULT,
+        self.write("vmm", {"section": "vmm", "kind": "start", "device": "a card", "driver_version": 13000,
+                            "simulated": False}, RESULT,
                    {"section": "vmm", "kind": "end", "seconds": 12.25})
         text = self.shown()
         self.assertIn("vmm  [12.2 s]  a card · 13000", text)
@@ -38,6 +39,18 @@ class ReadProbe(unittest.TestCase):
     def test_what_was_simulated_says_so(self):
         self.write("vmm", {"section": "vmm", "kind": "start", "device": "a card", "simulated": True}, RESULT)
         self.assertIn("SIMULATED, says nothing of hardware · a card", self.shown())
+        self.write("vmm", {"section": "vmm", "kind": "start", "device": "a card"}, RESULT)
+        self.assertIn("unknown driver · a card", self.shown())
+
+    def test_what_is_merged_is_simulated_unless_every_section_says_otherwise(self):
+        hardware = {"section": "vmm", "kind": "start", "simulated": False}
+        merged = Path(self.folder.name) / "merged.json"
+        for other, expected in (({"simulated": False}, False), ({"simulated": True}, True), ({}, True)):
+            self.write("vmm", hardware)
+            self.write("doors", {"section": "doors", "kind": "start", **other})
+            sys.argv = ["read_probe", self.folder.name, "--quiet", "--merge", str(merged)]
+            self.assertEqual(read_probe.main(), 0)
+            self.assertEqual(json.loads(merged.read_text())["simulated"], expected)
 
     def test_a_section_that_was_cut_off_shows_what_it_has(self):
         self.write("vmm", RESULT, '{"section": "vmm", "kind": "resu')
