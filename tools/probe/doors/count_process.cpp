@@ -28,17 +28,16 @@ void write_all(doors::RecordFile& file) noexcept {
   doors::write_kernels(file);
 }
 
-constexpr doors::Reporter kReporter{"door", "TIDEPOOL_COUNT_FILE", &write_all};
-
 // CUDA is not usable in a child of a process that has initialised it; what it calls all the same is
 // forwarded.
-void after_fork_in_child() noexcept {
-  doors::reset_report_after_fork();
+void forget_all() noexcept {
   doors::forget_calls();
   doors::forget_asked();
   doors::forget_kernels();
   if (g_mode.load(std::memory_order_relaxed) == Mode::kActive) g_mode.store(Mode::kPassthrough);
 }
+
+constexpr doors::Reporter kReporter{"door", "TIDEPOOL_COUNT_FILE", &write_all, &forget_all};
 
 void* next_definition(const HookRow& row) noexcept {
   return real_dlsym(RTLD_NEXT, row.name);
@@ -50,7 +49,7 @@ void start() noexcept {
     redirect_all(&next_definition);
     return;
   }
-  ::pthread_atfork(nullptr, nullptr, &after_fork_in_child);
+  doors::follow_forks(kReporter);
 }
 
 void decide() noexcept {

@@ -19,6 +19,7 @@ constexpr std::size_t kLongestPath = 1000;
 
 constinit std::atomic<const Reporter*> g_reporter{nullptr};
 constinit std::atomic<bool> g_writing{false};
+constinit std::atomic<const Reporter*> g_followed{nullptr};
 constinit bool g_forked = false;
 
 // The variable is read each time: its name belongs to the environment, and a child may be given another one.
@@ -60,6 +61,15 @@ void start_thread() noexcept {
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+// The parent's thread is not here, and its file is not ours.
+void after_fork_in_child() noexcept {
+  g_forked = true;
+  g_writing.store(false);
+  g_reporter.store(nullptr);
+  const Reporter* const reporter = g_followed.load();
+  if (reporter->forget != nullptr) reporter->forget();
+}
+
 __attribute__((destructor)) void on_unload() noexcept {
   write_report(true);
 }
@@ -74,6 +84,7 @@ bool is_report_wanted(const Reporter& reporter) noexcept {
 void start_report(const Reporter& reporter) noexcept {
   const Reporter* none = nullptr;
   if (!is_report_wanted(reporter) || !g_reporter.compare_exchange_strong(none, &reporter)) return;
+  follow_forks(reporter);
   start_thread();
 }
 
@@ -98,10 +109,10 @@ void write_report(bool final) noexcept {
   if (!final) g_writing.store(false);  // nothing comes after the last one
 }
 
-void reset_report_after_fork() noexcept {
-  g_forked = true;
-  g_writing.store(false);
-  g_reporter.store(nullptr);
+void follow_forks(const Reporter& reporter) noexcept {
+  const Reporter* none = nullptr;
+  if (!g_followed.compare_exchange_strong(none, &reporter)) return;
+  ::pthread_atfork(nullptr, nullptr, &after_fork_in_child);
 }
 
 }  // namespace tidepool::doors
