@@ -3,8 +3,9 @@
 counted in the same run, and says what passed by. A difference is an answer, not an error.
 
 Reads files of JSON lines as libtidepool-count.so, libtidepool-cupti.so and the recording driver write them, and
-prints JSON lines in the form of the hardware probe's. With the files of a run of twice as many steps it also gives
-calls per step. Needs Python 3.9 and nothing else.
+prints JSON lines in the form of the hardware probe's. Calls per step come from the files of a run of twice as many
+steps. What cannot be told is null: nothing agrees with a reference that is not there, or with a count that was cut
+off. Needs Python 3.9 and nothing else.
 """
 
 import argparse
@@ -76,6 +77,11 @@ class Side:
     def named(self, name):
         return [record for record in self.records if record.get("name") == name]
 
+    def is_final(self):
+        """True if every process of the run wrote its last report, which nothing comes after."""
+        starts, ends = ([record for record in self.records if record.get("kind") == kind] for kind in ("start", "end"))
+        return bool(ends) and len(starts) == len(ends) and all(record.get("final") for record in ends)
+
     def skipped(self):
         return [record.get("why", "") for record in self.records if record.get("kind") == "skipped"]
 
@@ -97,34 +103,44 @@ def answer(name, **fields):
 
 
 def per_step(short, long, name, steps):
-    """Calls of a class in one step, from two runs; the start of the program falls out."""
-    if long is None or not steps:
+    """Calls of a class in one step, from two whole runs; the start of the program falls out."""
+    if not steps or not all(side is not None and side.is_final() for side in (short, long)):
         return None
-    whole = long.in_class(name) - short.in_class(name)
-    return whole / steps
+    return (long.in_class(name) - short.in_class(name)) / steps
 
 
-def class_answers(program, steps, door, reference, truth, long):
+def step_answers(program, steps, short, long):
+    """Calls per step of each class that has any, as far as two runs tell."""
+    found = []
+    for name in COMPARED:
+        each = {side: per_step(short[side], long[side], name, steps) for side in ("door", "reference")}
+        if any(each.values()):
+            found.append(answer(f"{name} per step", program=program, **{"class": name}, **each))
+    return found
+
+
+def class_answers(program, door, reference, truth):
     """One answer for each class that either side has seen."""
     found = []
+    is_whole = door.is_final()
+    reference_is_whole = reference is not None and reference.is_final()
     for name in COMPARED:
         wanted = truth.get(name)
         seen = {"door": door.in_class(name), "reference": reference.in_class(name) if reference else None}
         if wanted is None and not any(seen.values()):
             continue
-        agrees = reference is None or seen["door"] == seen["reference"]
+        agrees = seen["door"] == seen["reference"] if is_whole and reference_is_whole else None
         record = answer(f"{name} pass the door", program=program, **{"class": name}, **seen, agrees=agrees)
+        record["final"] = is_whole and (reference is None or reference_is_whole)
         record["door_entries"] = door.entries_of(name)
-        record["door_per_step"] = per_step(door, long["door"], name, steps)
         if reference is not None:
             record["reference_entries"] = reference.entries_of(name)
             record["reference_inner"] = reference.inner_in_class(name)
-            record["reference_per_step"] = per_step(reference, long["reference"], name, steps)
         if wanted is not None:
             record["truth"] = wanted
-            record["door_is_true"] = seen["door"] == wanted
+            record["door_is_true"] = seen["door"] == wanted if is_whole else None
             if reference is not None:
-                record["reference_is_true"] = seen["reference"] == wanted
+                record["reference_is_true"] = seen["reference"] == wanted if reference_is_whole else None
         found.append(record)
     return found
 
@@ -218,16 +234,15 @@ def layout_answers(program, door):
     return found
 
 
-def compare(program, steps, short, long, truth):
-    """Where the sides agree and where not; `short` and `long` are {"door": Side, "reference": Side or None}."""
-    door, reference = short["door"], short["reference"]
+def compare(program, door, reference, truth):
+    """Where the sides agree and where not; `reference` may be None."""
     skipped = []
     if reference is not None and reference.skipped():
         skipped = [{"schema": SCHEMA, "section": "doors", "kind": "skipped", "name": f"cupti: {program}", "why": why}
                    for why in reference.skipped()]
         reference = None
-    found = skipped + class_answers(program, steps, door, reference, truth, long)
-    if reference is not None:
+    found = skipped + class_answers(program, door, reference, truth)
+    if reference is not None and door.is_final() and reference.is_final():
         found += entry_answers(program, door, reference)
     return found
 
@@ -240,7 +255,7 @@ def door_answers(program, door, reasons, known):
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", required=True, help="what was counted, as the answers call it")
-    parser.add_argument("--steps", type=int, default=0, help="steps of the shorter run")
+    parser.add_argument("--steps", type=int, help="say calls per step and nothing else; this is the shorter run's number")
     parser.add_argument("--door", nargs="+", required=True, help="files of libtidepool-count.so")
     parser.add_argument("--reference", nargs="*", default=[], help="files of CUPTI or of the recording driver")
     parser.add_argument("--door-longer", nargs="*", default=[], help="the same of a run of twice as many steps")
@@ -268,9 +283,12 @@ def main(arguments):
         return
     said = read_records([options.truth]) if options.truth else []
     truth = next((record for record in said if record.get("name") == "truth"), {})
-    found = compare(options.program, options.steps, short, long, truth)
-    if not options.calls_only:
-        found += door_answers(options.program, short["door"], read_reasons(options.reasons), read_known(options.known))
+    if options.steps is not None:
+        found = step_answers(options.program, options.steps, short, long)
+    else:
+        found = compare(options.program, short["door"], short["reference"], truth)
+        if not options.calls_only:
+            found += door_answers(options.program, short["door"], read_reasons(options.reasons), read_known(options.known))
     for record in found:
         print(json.dumps(record))
 

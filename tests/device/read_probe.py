@@ -95,7 +95,7 @@ def state_of(records, torn):
 def table(sections, out):
     for name, (records, torn) in sections.items():
         start = next((record for record in records if record["kind"] == "start"), {})
-        about = " · ".join(str(start[key]) for key in ("device", "driver_version") if key in start)
+        about = " · ".join(str(start[key]) for key in ("device", "driver_version", "why") if start.get(key) is not None)
         if start.get("simulated"):
             about = f"SIMULATED, says nothing of hardware · {about}"
         elif name != "machine" and "simulated" not in start:

@@ -52,6 +52,10 @@ class ReadProbe(unittest.TestCase):
             self.assertEqual(read_probe.main(), 0)
             self.assertEqual(json.loads(merged.read_text())["simulated"], expected)
 
+    def test_a_section_without_a_device_says_why(self):
+        self.write("doors", {"section": "doors", "kind": "start", "device": None, "why": "no libcuda.so.1"}, RESULT)
+        self.assertIn("doors  [cut off]  no libcuda.so.1", self.shown())
+
     def test_a_section_that_was_cut_off_shows_what_it_has(self):
         self.write("vmm", RESULT, '{"section": "vmm", "kind": "resu')
         text = self.shown()

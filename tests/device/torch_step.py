@@ -17,8 +17,8 @@ def give_up(reason):
 
 
 def mark(stage, **fields):
-    print(json.dumps({"schema": "tidepool.probe/1", "section": "doors", "kind": "result", "name": "marker",
-                      "program": "torch_step", "stage": stage, **fields}), flush=True)
+    print(json.dumps({"schema": "tidepool.probe/1", "section": "doors", "kind": "answer", "name": "marker",
+                      "value": stage, "program": "torch_step", **fields}), flush=True)
 
 
 def find_triton_scale():

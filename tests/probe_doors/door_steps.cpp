@@ -6,9 +6,12 @@
 //   kernel    launches a CUkernel       later   waits on stdin before it ends
 //   lost      expects the device to be lost at its first synchronize
 //   threads   steps on four threads at once
+//   forks     forks a child that ends normally, once its steps are done
 
 #include <cuda.h>
 #include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -145,6 +148,14 @@ void lose(const Doors& doors) {
   EXPECT(by_dlsym<decltype(cuDriverGetVersion)>("cuDriverGetVersion")(&version) == CUDA_SUCCESS);
 }
 
+void fork_once() {
+  const pid_t child = fork();
+  EXPECT(child >= 0);
+  if (child == 0) std::exit(0);
+  int status = -1;
+  EXPECT(waitpid(child, &status, 0) == child && status == 0);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -173,10 +184,11 @@ int main(int argc, char** argv) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+  if (said("forks")) fork_once();
   Counts counts;
   for (const Counts& mine : counts_of) counts.add(mine);
   std::printf(
-      "{\"schema\": \"tidepool.probe/1\", \"section\": \"doors\", \"kind\": \"result\", \"name\": \"truth\", "
+      "{\"schema\": \"tidepool.probe/1\", \"section\": \"doors\", \"kind\": \"answer\", \"name\": \"truth\", "
       "\"program\": \"door_steps\", \"steps\": %d, \"launches\": %d, \"allocations\": %d, \"frees\": %d, "
       "\"copies\": %d, \"memsets\": %d}\n",
       steps, counts.launches, counts.allocations, counts.frees, counts.copies, counts.memsets);

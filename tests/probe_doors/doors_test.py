@@ -6,7 +6,6 @@ is planted is found and named. On the simulated device they equal its own report
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -15,61 +14,8 @@ import unittest
 from collections import Counter
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-DEVICE = ROOT / "tests" / "device"
-sys.path.insert(0, str(DEVICE))
-import compare_doors
-
-STEPS = 5
-OPTIONS = argparse.Namespace()
-
-
-def clean_environment(**more):
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("TIDEPOOL_", "LD_PRELOAD", "TP_"))}
-    return {**kept, **more}
-
-
-def run(command, environment, code=0):
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=50)
-    if result.returncode != code:
-        raise AssertionError(f"{command[0]}: {result.returncode}, not {code}: {result.stderr[-2000:]}")
-    return result.stdout
-
-
-class Doors(unittest.TestCase):
-    def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.scratch = Path(scratch.name)
-
-    def files(self, pattern):
-        return [str(path) for path in self.scratch.glob(pattern)]
-
-    def variables(self, faults="", **more):
-        usual = {
-            "LD_LIBRARY_PATH": str(OPTIONS.build / "lib" / "recording_driver"),
-            "LD_PRELOAD": str(OPTIONS.build / "lib" / "libtidepool-count.so"),
-            "TIDEPOOL_COUNT_FILE": str(self.scratch / "door.%p"),
-            "TP_RECORD_FILE": str(self.scratch / "driver.%p"),
-            "TP_RECORDING_FAULTS": faults,
-        }
-        return clean_environment(**{**usual, **more})
-
-    def count(self, *words, faults="", steps=STEPS, code=0, reference="driver", **more):
-        """Runs door_steps on the recording driver and gives (door, reference, truth)."""
-        for path in self.scratch.iterdir():
-            path.unlink()
-        out = run([str(OPTIONS.build / "tests" / "door_steps"), str(steps), *words], self.variables(faults, **more), code)
-        sides = [compare_doors.side(self.files(f"{side}.*")) for side in ("door", reference)]
-        return (*sides, json.loads(out) if out else {})
-
-    def answers(self, sides, **long):
-        door, reference, truth = sides
-        return compare_doors.compare("door_steps", STEPS, {"door": door, "reference": reference},
-                                     {"door": None, "reference": None, **long}, truth)
-
-    def named(self, found, name):
-        return [record for record in found if record["name"] == name]
+from door_case import DEVICE, OPTIONS, STEPS, Doors, clean_environment, compare_doors, run
+from doors_script import Script  # a group of its own
 
 
 class Recording(Doors):
@@ -83,9 +29,12 @@ class Recording(Doors):
     def test_two_runs_give_the_calls_of_one_step(self):
         twice = self.count(steps=2 * STEPS)
         once = self.count()
-        for record in self.answers(once, door=twice[0], reference=twice[1]):
-            self.assertEqual(record["door_per_step"], once[2][record["class"]] / STEPS)
-            self.assertEqual(record["reference_per_step"], record["door_per_step"])
+        short, long = ({"door": run[0], "reference": run[1]} for run in (once, twice))
+        found = compare_doors.step_answers("p", STEPS, short, long)
+        self.assertEqual({record["class"]: record["door"] for record in found},
+                         {"launches": 3, "allocations": 2, "frees": 2, "copies": 2, "memsets": 1})
+        for record in found:
+            self.assertEqual(record["reference"], record["door"], record)
 
     def test_every_entry_is_counted_under_its_own_name(self):
         door, driver, _ = self.count()
@@ -190,6 +139,25 @@ class Recording(Doors):
         door = compare_doors.side(self.files("door.*"))
         self.assertEqual(door.in_class("launches"), 3 * STEPS)
         self.assertEqual([record["final"] for record in door.records if record["kind"] == "end"], [False])
+        self.assertFalse(door.is_final())
+        whole, driver, truth = self.count()
+        for pair in ((door, driver), (whole, door)):
+            for record in compare_doors.compare("p", *pair, truth):
+                self.assertIsNone(record["agrees"], record)
+                self.assertFalse(record["final"])
+        self.assertIsNone(compare_doors.compare("p", door, driver, truth)[0]["door_is_true"])
+        self.assertEqual(compare_doors.step_answers("p", STEPS, {"door": door, "reference": None},
+                                                    {"door": whole, "reference": None}), [])
+
+    def test_without_a_reference_nothing_agrees(self):
+        door, _, truth = self.count()
+        for record in compare_doors.compare("p", door, None, truth):
+            self.assertIsNone(record["agrees"], record)
+            self.assertTrue(record["door_is_true"])
+
+    def test_a_forked_child_does_not_tell_what_its_parent_counted(self):
+        self.count("forks")
+        self.assertEqual([len(self.files(f"{side}.*")) for side in ("door", "driver")], [1, 1])
 
 
 class Cupti(Doors):
@@ -218,6 +186,12 @@ class Cupti(Doors):
         self.assertEqual(found[0]["kind"], "skipped")
         self.assertIn("nonexistent", found[0]["why"])
         self.assertIsNone(found[1]["reference"])
+        self.assertIsNone(found[1]["agrees"])
+
+    def test_a_forked_child_does_not_tell_what_its_parent_counted(self):
+        for record in self.answers(self.count("forks", reference="cupti")):
+            self.assertTrue(record["agrees"] and record["final"], record)
+        self.assertEqual(len(self.files("cupti.*")), 1)
 
 
 class Simgpu(Doors):
@@ -275,49 +249,12 @@ class Simgpu(Doors):
     def test_a_static_runtime_is_skipped_with_the_reason(self):
         out = run([str(OPTIONS.build / "bin" / "simgpu"), "--", "bash", str(DEVICE / "doors.sh"), str(OPTIONS.build), "--quick"],
                   clean_environment())
-        (skipped,) = self.named(map(json.loads, out.splitlines()), "static_steps")
+        start, *records = map(json.loads, out.splitlines())
+        self.assertEqual((start["kind"], start["simulated"]), ("start", True))
+        self.assertTrue(start["device"] and start["driver_version"], start)
+        (skipped,) = self.named(records, "static_steps")
         self.assertEqual(skipped["kind"], "skipped")
         self.assertIn("cuGetExportTable", skipped["why"])
-
-
-class Script(Doors):
-    def test_what_is_missing_is_skipped_with_a_reason(self):
-        out = run(["bash", str(DEVICE / "doors.sh"), str(OPTIONS.build), "--quick"],
-                  clean_environment(TIDEPOOL_PROBE_PYTHON="/nonexistent/python3"))
-        records = [json.loads(line) for line in out.splitlines()]
-        self.assertEqual([records[0]["kind"], records[-1]["kind"]], ["start", "end"])
-        skipped = {record["name"]: record["why"] for record in records if record["kind"] == "skipped"}
-        self.assertIn("torch_step", skipped)
-        self.assertTrue(all(skipped.values()), skipped)
-
-    def test_a_program_is_counted_in_runs_of_two_lengths(self):
-        if OPTIONS.cupti is None:
-            self.skipTest("libtidepool-cupti.so was not built")
-        build = self.scratch / "build"
-        (build / "lib" / "probe").mkdir(parents=True)
-        for name in ("libtidepool-count.so", "libtidepool-cupti.so"):
-            (build / "lib" / name).symlink_to(OPTIONS.build / "lib" / name)
-        (build / "lib" / "probe" / "static_steps").symlink_to(OPTIONS.build / "tests" / "door_steps")
-        libraries = f"{OPTIONS.build / 'lib' / 'recording_driver'}:{OPTIONS.fake_cupti.parent}"
-        out = run(["bash", str(DEVICE / "doors.sh"), str(build)],
-                  clean_environment(LD_LIBRARY_PATH=libraries, CUDA_HOME="/nonexistent"))
-        found = [record for record in map(json.loads, out.splitlines()) if "static_steps" in record.get("program", "")]
-        launches = [record for record in found if record["name"] == "launches pass the door"]
-        self.assertEqual([(row["door"], row["reference"], row["agrees"]) for row in launches], [(60, 60, True)] * 2)
-        self.assertEqual((launches[0]["door_per_step"], launches[0]["reference_per_step"]), (3, 3))
-        self.assertTrue(launches[0]["door_is_true"] and launches[0]["reference_is_true"])
-        self.assertIn("without CUPTI", launches[1]["program"])
-        self.assertEqual([row["answered_by"] for row in self.named(found, "parameter layouts")], ["cuFuncGetParamInfo"])
-
-    def test_an_empty_build_folder_is_skipped_too(self):
-        out = run(["bash", str(DEVICE / "doors.sh"), str(self.scratch)], clean_environment())
-        self.assertEqual([json.loads(line)["kind"] for line in out.splitlines()], ["start", "skipped", "end"])
-
-    def test_the_training_step_says_what_it_lacks(self):
-        result = subprocess.run([sys.executable, "-B", "-S", str(DEVICE / "torch_step.py"), "1"], env=clean_environment(),
-                                capture_output=True, text=True, check=False)
-        self.assertEqual(result.returncode, 77)
-        self.assertIn("PyTorch", result.stderr)
 
 
 class Comparer(unittest.TestCase):

@@ -69,7 +69,7 @@ int main(int argc, char** argv) {
   }
   const int all = steps + 1;
   std::printf(
-      "{\"schema\": \"tidepool.probe/1\", \"section\": \"doors\", \"kind\": \"result\", "
+      "{\"schema\": \"tidepool.probe/1\", \"section\": \"doors\", \"kind\": \"answer\", "
       "\"name\": \"truth\", \"program\": \"static_steps\", \"steps\": %d, \"launches\": %d, "
       "\"allocations\": %d, \"frees\": %d, \"copies\": %d, \"memsets\": %d}\n",
       steps, kLaunches * all, 2 * all, 2 * all, 2 * all, all);
