@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from driver_facts import driver_facts
+from start_record import ask_apart
 
 SUITES = ("device_contract_driver_test",)  # programs of BUILD/tests that use no driver but the system's
 CASE_SECONDS = 20
@@ -46,7 +46,7 @@ def main():
         print(__doc__.strip(), file=sys.stderr)
         return 2
     started = time.monotonic()
-    say("start", unix_seconds=int(time.time()), **driver_facts())
+    say("start", unix_seconds=int(time.time()), **ask_apart())
     passed = 0
     count = 0
     for suite in SUITES:

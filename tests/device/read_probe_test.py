@@ -54,7 +54,7 @@ class ReadProbe(unittest.TestCase):
 
     def test_a_section_without_a_device_says_why(self):
         self.write("doors", {"section": "doors", "kind": "start", "device": None, "why": "no libcuda.so.1"}, RESULT)
-        self.assertIn("doors  [cut off]  no libcuda.so.1", self.shown())
+        self.assertIn("doors  [cut off]  unknown driver · no libcuda.so.1", self.shown())
 
     def test_a_section_that_was_cut_off_shows_what_it_has(self):
         self.write("vmm", RESULT, '{"section": "vmm", "kind": "resu')
