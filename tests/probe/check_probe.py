@@ -157,6 +157,10 @@ def check_sharing(runner):
 def check_sharing_with_export(runner):
     for seed in (1, 2, 3, 4):
         check_imports(runner.run("sharing", environment={"LD_PRELOAD": runner.preload}, seed=seed))
+    kept = runner.run("sharing", environment={"LD_PRELOAD": runner.preload, "TP_TEST_KEEP_IMPORTS": "1"})
+    assert kept.value("memory_returns_at") == "neither"
+    assert kept.value("free_bytes_gained_after_release") == 0
+    assert not kept.of("result", "free_bytes_settled_after_release")
 
 
 def check_imports(out):
@@ -170,6 +174,10 @@ def check_imports(out):
     # Devices of two processes are two here: what is imported is memory of the importer.
     assert out.value("free_bytes_gained_after_kill") == 0
     assert out.value("free_bytes_gained_after_release") == out.value("shared_bytes") == 10 << 20
+    assert out.value("exporter_end") == "ended by signal 9"
+    assert out.value("exporter_overhead_bytes") == 0
+    assert not out.of("result", "free_bytes_settled_after_kill")  # nothing changed
+    out.results("free_bytes_settled_after_release")
     assert out.value("memory_returns_at") == "release by importer"
 
 

@@ -1,6 +1,7 @@
 // Puts in front of the simulated device what it does not have yet: handles that are exported as descriptors.
 // An export is a file with the handle's contents and an import is new memory with the file's, so bytes
 // outlive their maker as they do on hardware; what one side writes later is not seen by the other.
+// With TP_TEST_KEEP_IMPORTS set, what was imported is never given back.
 
 #include <cuda.h>
 #include <dlfcn.h>
@@ -9,8 +10,10 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <map>
+#include <set>
 
 namespace {
 
@@ -27,6 +30,11 @@ Lookup real_dlsym() {
 void* g_driver = nullptr;
 std::map<CUmemGenericAllocationHandle, std::size_t>& sizes() {
   static auto* made = new std::map<CUmemGenericAllocationHandle, std::size_t>;
+  return *made;
+}
+
+std::set<CUmemGenericAllocationHandle>& imports() {
+  static auto* made = new std::set<CUmemGenericAllocationHandle>;
   return *made;
 }
 
@@ -85,9 +93,17 @@ CUresult import_handle(CUmemGenericAllocationHandle* out, void* descriptor, CUme
   wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   wanted.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   const CUresult result = create(out, size, &wanted, 0);
-  if (result == CUDA_SUCCESS) move_contents(*out, bytes, false);
+  if (result == CUDA_SUCCESS) {
+    move_contents(*out, bytes, false);
+    imports().insert(*out);
+  }
   ::munmap(bytes, size);
   return result;
+}
+
+CUresult release(CUmemGenericAllocationHandle handle) {
+  if (imports().erase(handle) != 0 && std::getenv("TP_TEST_KEEP_IMPORTS") != nullptr) return CUDA_SUCCESS;
+  return TP_TEST_DRIVER(cuMemRelease)(handle);
 }
 
 struct Replaced {
@@ -98,6 +114,7 @@ const Replaced kReplaced[] = {
     {"cuMemCreate", reinterpret_cast<void*>(&create)},
     {"cuMemExportToShareableHandle", reinterpret_cast<void*>(&export_handle)},
     {"cuMemImportFromShareableHandle", reinterpret_cast<void*>(&import_handle)},
+    {"cuMemRelease", reinterpret_cast<void*>(&release)},
 };
 
 }  // namespace

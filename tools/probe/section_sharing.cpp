@@ -79,20 +79,25 @@ class Imports {
 
 /// What free memory did after something happened.
 struct Settled {
-  std::uint64_t free;  ///< bytes, at the end
-  double ms;           ///< from what happened to the first look that saw this
+  std::uint64_t free;     ///< bytes, at the end
+  double ms;              ///< from what happened to the first look that saw this
+  bool changing = false;  ///< it had not come to rest when patience was over
 };
 
 /// Looks at free memory every millisecond until it has not changed for a while. `start`: when it happened.
 Settled wait_until_settled(const Run& run, Clock::time_point start) {
-  const milliseconds quiet(run.quick() ? 20 : 700);
+  const milliseconds quiet(run.quick() ? 20 : 1500);
   const auto look = [&] {
     const std::uint64_t free = free_bytes();
     return Settled{free, std::chrono::duration<double, std::milli>(Clock::now() - start).count()};
   };
   Settled found = look();
   Clock::time_point changed = Clock::now();
-  while (Clock::now() - changed < quiet && Clock::now() - start < 5 * quiet) {
+  while (Clock::now() - changed < quiet) {
+    if (Clock::now() - start > 4 * quiet) {
+      found.changing = true;
+      break;
+    }
     std::this_thread::sleep_for(milliseconds(1));
     const Settled now = look();
     if (now.free == found.free) continue;
@@ -107,7 +112,9 @@ std::int64_t difference(std::uint64_t now, std::uint64_t before) {
 }
 
 void write_settled(const Run& run, const std::string& after, const Settled& now, std::uint64_t before) {
-  run.out.answer("free_bytes_gained_after_" + after, {}, difference(now.free, before), "by cuMemGetInfo");
+  run.out.answer("free_bytes_gained_after_" + after, {}, difference(now.free, before),
+                 now.changing ? "by cuMemGetInfo; still changing" : "by cuMemGetInfo");
+  if (now.free == before) return;  // nothing happened that could have taken time
   Samples ms;
   ms.add(now.ms);
   run.out.result("free_bytes_settled_after_" + after, {}, "ms", ms);
@@ -138,30 +145,53 @@ void share(const Run& run) {
     return run.out.skipped("import", "the handles are more than a quarter of the device");
   }
   auto [ours, theirs] = make_socket_pair();
+  Imports imports(run);
+  (void)imports.wrong_words();  // what checking takes is taken before free memory is looked at
+  const std::uint64_t before_start = free_bytes();
   Child child({"exporter", std::to_string(run.options.device), run.quick() ? "quick" : "full"}, theirs.get());
   theirs.close();
-  Imports imports(run);
   if (!receive_all(run, child, ours.get(), imports)) return;
+  const std::uint64_t when_ready = free_bytes();
   imports.write_costs();
   run.out.answer("shared_bytes", {}, shared);
+  ReturnedMemory memory{static_cast<std::int64_t>(shared), 0, 0, 0};
+  memory.exporter_overhead = difference(before_start, when_ready) - memory.shared;
+  run.out.answer("exporter_overhead_bytes", {}, memory.exporter_overhead,
+                 "what free memory lost until the exporter was ready, less the shared bytes");
   run.out.answer("wrong_words_while_exporter_lives", {}, imports.wrong_words());
 
   const std::uint64_t before_kill = free_bytes();
-  const Clock::time_point kill_time = Clock::now();
   child.kill();
-  const Settled killed = wait_until_settled(run, kill_time);
+  const std::string ended = child.finish(milliseconds(20'000));
+  const Settled killed = wait_until_settled(run, Clock::now());
+  run.out.answer("exporter_end", {}, ended);
   write_settled(run, "kill", killed, before_kill);
   run.out.answer("wrong_words_after_exporter_was_killed", {}, imports.wrong_words());
+  const std::uint64_t before_release = free_bytes();
   const Clock::time_point release_time = Clock::now();
   imports.release();
   const Settled released = wait_until_settled(run, release_time);
-  write_settled(run, "release", released, killed.free);
-  const bool at_release = difference(released.free, killed.free) >= static_cast<std::int64_t>(shared / 2);
-  run.out.answer("memory_returns_at", {},
-                 std::string(at_release ? "release by importer" : "death of exporter"));
+  write_settled(run, "release", released, before_release);
+  memory.gained_at_death = difference(before_release, before_kill);
+  memory.gained_at_release = difference(released.free, before_release);
+  const bool changing = killed.changing || released.changing;
+  run.out.answer("memory_returns_at", {}, changing ? "unclear" : memory_returns_at(memory),
+                 changing ? "free memory did not come to rest" : "");
 }
 
 }  // namespace
+
+std::string memory_returns_at(const ReturnedMemory& memory) {
+  const auto is_near = [&](std::int64_t gained, std::int64_t expected) {
+    return std::abs(gained - expected) <= memory.shared / 10;
+  };
+  const bool death_gave_own = is_near(memory.gained_at_death, memory.exporter_overhead);
+  const bool death_gave_all = is_near(memory.gained_at_death, memory.exporter_overhead + memory.shared);
+  const bool release_gave_nothing = is_near(memory.gained_at_release, 0);
+  if (death_gave_own && is_near(memory.gained_at_release, memory.shared)) return "release by importer";
+  if (death_gave_all && release_gave_nothing) return "death of exporter";
+  return death_gave_own && release_gave_nothing ? "neither" : "unclear";
+}
 
 void run_sharing(const Run& run) {
   run.part("import", [&] { share(run); });
