@@ -217,7 +217,15 @@ def check_faults(runner):
     out = runner.run("faults")
     assert out.skipped() == set(), out.skipped()
     cases = [f"{place}_{access}" for place in ("unmapped", "past_mapping", "after_unmap") for access in ("read", "write")]
-    for case in [*cases, "created_context_write"]:
+    order = ["unmapped_write", "created_context_write", "after_unmap_read", "unmapped_read", "past_mapping_write",
+             "past_mapping_read", "after_unmap_write"]
+    assert sorted(order) == sorted([*cases, "created_context_write"])
+    assert [r["name"] for r in out.records if r.get("name", "").endswith("_error")] == [f"{case}_error" for case in order]
+    for case in order:
+        names = [r["name"] for r in out.records if r.get("name", "").startswith(case)]
+        assert names.index(f"{case}_recovery_begins") + 1 == names.index(f"{case}_lost_context_can_be_ended"), names
+        (sticky,) = out.of("answer", f"{case}_sticky")
+        assert "; cuMemGetInfo: " in sticky["detail"], sticky
         assert out.value(f"{case}_error") == "CUDA_ERROR_ILLEGAL_ADDRESS"
         for true in ("sticky", "process_survives", "other_process_works", "other_context_works"):
             assert out.value(f"{case}_{true}") is True, case

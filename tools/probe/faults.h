@@ -16,14 +16,15 @@ struct FaultCase {
   bool own_context;  ///< in a context that the process created, not in the primary one
 };
 
+/// What matters most comes first: a section that is cut off has told it.
 inline constexpr FaultCase kFaultCases[] = {
-    {"unmapped_read", FaultPlace::kUnmapped, false, false},
     {"unmapped_write", FaultPlace::kUnmapped, true, false},
-    {"past_mapping_read", FaultPlace::kPastMapping, false, false},
-    {"past_mapping_write", FaultPlace::kPastMapping, true, false},
-    {"after_unmap_read", FaultPlace::kAfterUnmap, false, false},
-    {"after_unmap_write", FaultPlace::kAfterUnmap, true, false},
     {"created_context_write", FaultPlace::kUnmapped, true, true},
+    {"after_unmap_read", FaultPlace::kAfterUnmap, false, false},
+    {"unmapped_read", FaultPlace::kUnmapped, false, false},
+    {"past_mapping_write", FaultPlace::kPastMapping, true, false},
+    {"past_mapping_read", FaultPlace::kPastMapping, false, false},
+    {"after_unmap_write", FaultPlace::kAfterUnmap, true, false},
 };
 
 }  // namespace tidepool::probe

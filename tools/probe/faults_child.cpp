@@ -135,15 +135,16 @@ class FaultRun {
         {"cuStreamQuery", cu().cuStreamQuery(nullptr)},
         {"cuCtxSynchronize", cu().cuCtxSynchronize()},
         {"cuMemAlloc", cu().cuMemAlloc_v2(&at, kMiB)},
-        {"cuMemGetInfo", cu().cuMemGetInfo_v2(&free, &total)},
     };
+    const CUresult amounts = cu().cuMemGetInfo_v2(&free, &total);
     bool sticky = true;
     std::string detail;
     for (const auto& [call, result] : later) {
       sticky = sticky && result == error;
       detail += (detail.empty() ? "" : "; ") + std::string(call) + ": " + result_name(result);
     }
-    out_.answer(name("sticky"), {}, sticky, detail);
+    // Asking for amounts is no work in the context: what it says decides nothing.
+    out_.answer(name("sticky"), {}, sticky, detail + "; cuMemGetInfo: " + result_name(amounts));
   }
 
   /// Whether the thread that saw the error can go over to the other context and back.
@@ -159,6 +160,7 @@ class FaultRun {
   /// Gives up the lost context and makes it, or another, anew.
   void recover(const Place& lost) {
     const CUdevice device = gpu_.device();
+    out_.answer(name("recovery_begins"), {}, true);  // if nothing follows, the next call did not return
     const CUresult ended =
         case_.own_context ? cu().cuCtxDestroy_v2(lost.context) : cu().cuDevicePrimaryCtxReset_v2(device);
     const char* call = case_.own_context ? "cuCtxDestroy: " : "cuDevicePrimaryCtxReset: ";

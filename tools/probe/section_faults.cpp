@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 
 #include "tools/probe/child.h"
@@ -28,12 +29,17 @@ std::string own_work(const Run& run) {
 }
 
 void run_case(const Run& run, const FaultCase& c) {
-  const milliseconds patience(20'000);
+  // Once it is over, the child is killed. All cases have to fit into the section, even where each one hangs.
+  const milliseconds patience(run.quick() ? 20'000 : 4'000);
+  const Clock::time_point last = Clock::now() + patience;
+  const auto left = [&] {
+    return std::max(milliseconds(0), std::chrono::duration_cast<milliseconds>(last - Clock::now()));
+  };
   Child child({"faults", std::to_string(run.options.device), c.name});
   // It is alive and about to fault: this process works on beside it until it is over.
   std::string problem;
   bool began = false;
-  while (const std::optional<std::string> line = child.line(patience)) {
+  while (const std::optional<std::string> line = child.line(left())) {
     began = began || line->starts_with("{");
     if (line->starts_with("{")) {
       run.out.forward(*line);
@@ -42,7 +48,7 @@ void run_case(const Run& run, const FaultCase& c) {
     }
     if (problem.empty()) problem = own_work(run);
   }
-  const std::string ended = child.finish(patience);
+  const std::string ended = child.finish(left());
   if (problem.empty()) problem = own_work(run);
   const std::string name(c.name);
   if (!began && ended.empty()) run.out.skipped(c.name, "the child said nothing");
