@@ -118,7 +118,8 @@ for section in "${sections[@]}"; do
     faults) run_section faults 30 "$probe" faults --seconds 24 "${quick[@]}" ;;
     launch)
       run_section launch 8 "$probe" launch --seconds 3 "${quick[@]}"
-      run_section launch 8 env TIDEPOOL_DEVICE_BUDGET=1GiB \
+      # The section tells by this budget whether the hooks are at work: the device must look that small.
+      run_section launch 8 env TIDEPOOL_DEVICE_BUDGET=$((256 << 20)) \
         LD_PRELOAD="$(realpath "$build")/lib/libtidepool.so${LD_PRELOAD:+:$LD_PRELOAD}" \
         "$probe" launch --seconds 3 "${quick[@]}"
       ;;

@@ -182,11 +182,23 @@ def check_imports(out):
 
 
 def check_preloaded(runner):
-    """It says whether the hooks are in front, and works with them."""
-    for preload, expected in ((runner.preload, True), ("", False)):
-        out = runner.run("launch", environment={"LD_PRELOAD": preload})
-        assert out.records[0]["preloaded"] is expected
+    """It says whether the hooks are in front and at work, and works with them."""
+    budget = {"TIDEPOOL_DEVICE_BUDGET": str(256 << 20)}
+    preload = {"LD_PRELOAD": runner.preload}
+    for environment, hooks in (
+        ({}, "none"),
+        (budget, "none"),
+        (budget | preload, "active"),
+        (preload, "unclear"),
+        (budget | preload | {"TIDEPOOL_DISABLE": "1"}, "passthrough"),
+        (budget | preload | {"TIDEPOOL_STRICT": "1", "TIDEPOOL_MIN_BLOCK": "none"}, "passthrough"),
+    ):
+        out = runner.run("launch", environment=environment)
+        assert out.records[0]["preloaded"] is ("LD_PRELOAD" in environment)
         assert out.records[0]["simulated"] is True
+        assert out.value("hooks") == hooks, (environment, out.value("hooks"))
+        for name in ("launch", "launch_and_synchronize", "event_record", "event_query", "event_elapsed"):
+            assert all(r["params"]["hooks"] == hooks for r in out.results(name)), name
         out.results("launch", pointers=8)
 
 

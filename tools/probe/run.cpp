@@ -38,8 +38,9 @@ void start_watchdog(const Section& section, const Options& options) {
   ::alarm(seconds);
 }
 
-/// True if libtidepool.so is mapped into this process.
-bool preloaded() {
+}  // namespace
+
+bool is_preloaded() {
   bool found = false;
   ::dl_iterate_phdr(
       [](dl_phdr_info* info, std::size_t, void* out) {
@@ -50,14 +51,12 @@ bool preloaded() {
   return found;
 }
 
-}  // namespace
-
 int run_section(const Section& section, const Options& options) {
   const Clock::time_point began = Clock::now();
   start_watchdog(section, options);
   Records out(stdout, section.name);
   Fields facts = {{"unix_seconds", std::int64_t{std::time(nullptr)}},
-                  {"preloaded", preloaded()},
+                  {"preloaded", is_preloaded()},
                   {"quick", options.quick}};
   bool started = false;
   try {

@@ -71,6 +71,9 @@ struct Section {
   void (*run)(const Run&);
 };
 
+/// True if libtidepool.so is mapped into this process; it may still leave everything to the driver.
+bool is_preloaded();
+
 /// Runs a section from its start record to its end. Ends the process, with a record, where the section hangs.
 int run_section(const Section& section, const Options& options);
 

@@ -1,3 +1,8 @@
+#include <charconv>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
 #include "tools/probe/memory.h"
 #include "tools/probe/run.h"
 
@@ -5,7 +10,31 @@
 namespace tidepool::probe {
 namespace {
 
-void events(const Run& run) {
+/// Bytes that TIDEPOOL_DEVICE_BUDGET gives as a plain number; 0 if it does not.
+std::uint64_t budget_bytes() {
+  const char* variable = std::getenv("TIDEPOOL_DEVICE_BUDGET");
+  const std::string_view text = variable != nullptr ? variable : "";
+  std::uint64_t bytes = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
+  return error == std::errc{} && end == text.data() + text.size() ? bytes : 0;
+}
+
+/// Whether hooks do their work: "none", "passthrough", "active"; "unclear" where nothing tells. A library
+/// that is mapped may hand out the driver's own functions, or forward every call; hooks at work show a device
+/// as large as the budget, and hold it to that where memory is allocated.
+std::string hooks_at_work(const Run& run) {
+  if (!is_preloaded()) return "none";
+  const std::uint64_t budget = budget_bytes();
+  if (budget == 0) return "unclear";
+  const DeviceBuffer block(4 * kMiB);
+  std::size_t free = 0;
+  std::size_t total = 0;
+  TP_CU(cuMemGetInfo_v2, &free, &total);
+  const bool limited = total <= budget && free + 4 * kMiB <= total;
+  return run.gpu.total_bytes() == budget && limited ? "active" : "passthrough";
+}
+
+void events(const Run& run, const std::string& hooks) {
   const Stream stream;
   const Event timed;
   const Event start;
@@ -20,10 +49,10 @@ void events(const Run& run) {
     query.add(time_ns([&] { TP_CU(cuEventQuery, untimed.get()); }));
     elapsed.add(time_ns([&] { static_cast<void>(timed.ns_since(start)); }));
   }
-  run.out.result("event_record", {{"timing", false}}, "ns", record);
-  run.out.result("event_record", {{"timing", true}}, "ns", record_timed);
-  run.out.result("event_query", {{"state", "done"}}, "ns", query);
-  run.out.result("event_elapsed", {}, "ns", elapsed);
+  run.out.result("event_record", {{"timing", false}, {"hooks", hooks}}, "ns", record);
+  run.out.result("event_record", {{"timing", true}, {"hooks", hooks}}, "ns", record_timed);
+  run.out.result("event_query", {{"state", "done"}, {"hooks", hooks}}, "ns", query);
+  run.out.result("event_elapsed", {{"hooks", hooks}}, "ns", elapsed);
 }
 
 /// What timing a call adds to it: the reader may take it off.
@@ -33,7 +62,7 @@ void clock_cost(const Run& run) {
   run.out.result("clock", {}, "ns", cost);
 }
 
-void launches(const Run& run) {
+void launches(const Run& run, const std::string& hooks) {
   constexpr std::size_t kBatch = 256;  // fewer than a stream's queue holds: a full one would make us wait
   const Kernels& kernels = run.gpu.kernels();
   const Stream stream;
@@ -57,17 +86,23 @@ void launches(const Run& run) {
       stream.synchronize();
     }));
   }
-  run.out.result("launch", {{"pointers", 0}}, "ns", plain);
-  run.out.result("launch", {{"pointers", 8}}, "ns", eight);
-  run.out.result("launch_and_synchronize", {{"pointers", 0}}, "ns", round_trip);
+  run.out.result("launch", {{"pointers", 0}, {"hooks", hooks}}, "ns", plain);
+  run.out.result("launch", {{"pointers", 8}, {"hooks", hooks}}, "ns", eight);
+  run.out.result("launch_and_synchronize", {{"pointers", 0}, {"hooks", hooks}}, "ns", round_trip);
 }
 
 }  // namespace
 
 void run_launch(const Run& run) {
   clock_cost(run);
-  run.part("launch", [&] { launches(run); });
-  run.part("event_record", [&] { events(run); });
+  std::string hooks = "unclear";
+  run.part("hooks", [&] {
+    hooks = hooks_at_work(run);
+    run.out.answer("hooks", {}, hooks,
+                   hooks == "unclear" ? "TIDEPOOL_DEVICE_BUDGET is no number of bytes" : "");
+  });
+  run.part("launch", [&] { launches(run, hooks); });
+  run.part("event_record", [&] { events(run, hooks); });
 }
 
 }  // namespace tidepool::probe
