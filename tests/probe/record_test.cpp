@@ -60,6 +60,17 @@ TEST_CASE("record: quantiles are values that were measured") {
   REQUIRE(samples({7}).quantile(0.5) == 7);
 }
 
+TEST_CASE("record: the median of an even number is between the middle two, and excess is what lies above") {
+  REQUIRE(samples({4, 1, 2, 10}).median() == 3);
+  REQUIRE(samples({1, 9}).median() == 5);
+  REQUIRE(samples({3, 1, 2}).median() == 2);
+  REQUIRE(Samples().median() == 0);
+  REQUIRE(samples({4, 1, 2, 10}).excess_over(3) == 8);
+  REQUIRE(written([](Records& r) {
+            r.result("x", {}, "ns", samples({1, 9}));
+          }).find("\"p50\":5,") != std::string::npos);
+}
+
 TEST_CASE("record: every kind has the members that its description names") {
   REQUIRE(written([](Records& r) {
             r.start({{"driver_version", 13000}, {"preloaded", false}});

@@ -36,6 +36,19 @@ double Samples::quantile(double q) const {
   return sorted[std::clamp<std::size_t>(rank, 1, sorted.size()) - 1];
 }
 
+double Samples::median() const {
+  if (values_.empty()) return 0;
+  std::vector<double> sorted = values_;
+  std::sort(sorted.begin(), sorted.end());
+  return (sorted[(sorted.size() - 1) / 2] + sorted[sorted.size() / 2]) / 2;
+}
+
+double Samples::excess_over(double limit) const {
+  double sum = 0;
+  for (const double value : values_) sum += std::max(0.0, value - limit);
+  return sum;
+}
+
 std::string json_text(std::string_view text) {
   constexpr std::string_view kHex = "0123456789abcdef";
   std::string out = "\"";
@@ -83,7 +96,7 @@ void Records::result(std::string_view name, const Fields& params, std::string_vi
   const Fields figures = {{"unit", unit},
                           {"n", std::uint64_t{samples.count()}},
                           {"min", samples.quantile(0)},
-                          {"p50", samples.quantile(0.5)},
+                          {"p50", samples.median()},
                           {"p90", samples.quantile(0.9)},
                           {"max", samples.quantile(1)}};
   write("result", member({"name", name}) + ",\"params\":{" + members(params) + "}," + members(figures));

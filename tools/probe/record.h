@@ -11,7 +11,8 @@
 
 namespace tidepool::probe {
 
-/// Measurements of one thing. Quantiles are by nearest rank, so each is a value that was measured.
+/// Measurements of one thing. Quantiles are by nearest rank, so each is a value that was measured; the median
+/// is the mean of the middle two of an even number.
 class Samples {
  public:
   void add(double value) { values_.push_back(value); }
@@ -19,6 +20,9 @@ class Samples {
   [[nodiscard]] bool empty() const noexcept { return values_.empty(); }
   /// The value at this quantile, from 0 (the least) to 1 (the greatest); 0 if nothing was measured.
   [[nodiscard]] double quantile(double q) const;
+  [[nodiscard]] double median() const;
+  /// Sum of what values are above `limit`.
+  [[nodiscard]] double excess_over(double limit) const;
 
  private:
   std::vector<double> values_;
@@ -55,7 +59,8 @@ std::string json_value(const Value& value);
 /// - start: "schema" ("tidepool.probe/1"), "unix_seconds", "preloaded", "quick" and, where a device could be
 ///   opened, "driver_version", "device", "compute_capability", "multiprocessors", "total_bytes",
 ///   "simulated" (the driver is simgpu). First line.
-/// - result: "name", "params" (an object), "unit", "n", "min", "p50", "p90", "max". A measured figure.
+/// - result: "name", "params" (an object), "unit", "n", "min", "p50" (the median), "p90", "max". A measured
+///   figure.
 /// - answer: "name", "params" (left out if empty), "value" (text, number or truth value), "detail" (left out
 ///   if empty). What was observed.
 /// - skipped: "name", "why". What could not be measured; nothing stands in for it.

@@ -52,10 +52,18 @@ struct Run {
     constexpr std::size_t kFew = 2;
     return {kFew, quick() ? kFew : most, options.seconds * share};
   }
+  [[nodiscard]] bool is_over() const { return Clock::now() >= end; }
+  /// Runs f until what is slow at first (clocks, caches, code that is loaded) no longer shows; f waits for
+  /// the device.
+  template <class F>
+  void warm_up(F&& f) const {
+    Repeats repeats(1, quick() ? 1 : 100'000, 0.2);
+    while (repeats.next() && !is_over()) f();
+  }
   /// Runs one part; if it fails, the section goes on, with a record that says why.
   template <class F>
   void part(std::string_view name, F&& f) const {
-    if (Clock::now() >= end) return out.skipped(name, "the section's time is over");
+    if (is_over()) return out.skipped(name, "the section's time is over");
     try {
       f();
     } catch (const std::exception& failure) {
