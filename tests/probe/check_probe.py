@@ -107,8 +107,23 @@ def check_vmm(runner):
             for call in ("create", "map", "set_access", "unmap", "release"):
                 (result,) = out.results(call, handle_bytes=handle, load=load)
                 assert result["unit"] == "ns"
-        out.results("gemm_period", vmm_calls=True, handle_bytes=handle)
-    out.results("gemm_period", vmm_calls=False)
+        out.results("unmap_alone", handle_bytes=handle, load="gemm")
+    windows = {("none", 0)} | {
+        (calls, handle)
+        for calls in ("create, release", "map, set_access, unmap", "unmap")
+        for handle in (2 << 20, 8 << 20, 32 << 20, 128 << 20)
+    }
+    for calls, handle in windows:
+        (period,) = out.results("gemm_period", calls=calls, handle_bytes=handle)
+        answers = {
+            name: r["value"]
+            for name in ("gemm_period_p99", "gemm_excess_over_median")
+            for r in out.of("answer", name)
+            if (r["params"]["calls"], r["params"]["handle_bytes"]) == (calls, handle)
+        }
+        assert period["p90"] <= answers["gemm_period_p99"] <= period["max"], (period, answers)
+        assert answers["gemm_excess_over_median"] >= period["max"] - period["p50"] - 1, (period, answers)
+    assert len(out.of("result", "gemm_period")) == len(windows)
     for calls in ("one", "one for each"):
         out.results("set_access_many", calls=calls)
         out.results("unmap_many", calls=calls)

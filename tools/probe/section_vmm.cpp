@@ -1,4 +1,7 @@
 #include <array>
+#include <chrono>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "tools/probe/gemm_load.h"
@@ -12,8 +15,8 @@ namespace {
 struct CallCosts {
   Samples create, map, set_access, unmap, release;
 
-  void write(const Run& run, std::uint64_t bytes, const char* load) const {
-    const Fields params = {{"handle_bytes", bytes}, {"load", load}};
+  void write(const Run& run, std::uint64_t bytes) const {
+    const Fields params = {{"handle_bytes", bytes}, {"load", "idle"}};
     run.out.result("create", params, "ns", create);
     run.out.result("map", params, "ns", map);
     run.out.result("set_access", params, "ns", set_access);
@@ -49,33 +52,100 @@ void idle_costs(const Run& run) {
     run.part("calls_idle", [&] {
       require_room(run, bytes);
       TP_CU(cuCtxSynchronize);
-      measure_calls(run, bytes, run.repeats(200, 0.08)).write(run, bytes, "idle");
+      measure_calls(run, bytes, run.repeats(200, 0.08)).write(run, bytes);
     });
   }
 }
 
-void write_load(const Run& run, const GemmLoad& load, Fields params) {
-  params.emplace_back("side", std::uint64_t{load.side()});
-  run.out.result("gemm_period", params, "ns", load.periods());
+/// What the products noticed of `calls`. The sum of excess is what all gaps cost together.
+void write_load(const Run& run, const GemmLoad& load, const char* calls, std::uint64_t bytes) {
+  const Fields params = {{"calls", calls}, {"handle_bytes", bytes}, {"side", std::uint64_t{load.side()}}};
+  const Samples& periods = load.periods();
+  run.out.result("gemm_period", params, "ns", periods);
   run.out.result("gemm_launch_on_host", params, "ns", load.launches());
+  if (periods.empty()) return;
+  run.out.answer("gemm_period_p99", params, periods.quantile(0.99), "ns");
+  run.out.answer("gemm_excess_over_median", params, periods.excess_over(periods.median()),
+                 "ns, the sum over " + std::to_string(periods.count()) + " periods");
+}
+
+/// Runs one group of calls while products run.
+template <class F>
+void beside(const Run& run, GemmLoad& load, const char* calls, std::uint64_t bytes, F&& f) {
+  load.start();
+  f();
+  load.stop();
+  write_load(run, load, calls, bytes);
+}
+
+/// A share for each load window: three for each size, and one without calls.
+constexpr double kLoadShare = 0.025;
+
+void create_beside(const Run& run, GemmLoad& load, std::uint64_t bytes) {
+  Samples create, release;
+  beside(run, load, "create, release", bytes, [&] {
+    Repeats repeats = run.repeats(2000, kLoadShare);
+    while (repeats.next()) {
+      Handle handle;
+      create.add(time_ns([&] { handle.create(run.gpu, bytes); }));
+      release.add(time_ns([&] { handle.release(); }));
+    }
+  });
+  const Fields params = {{"handle_bytes", bytes}, {"load", "gemm"}};
+  run.out.result("create", params, "ns", create);
+  run.out.result("release", params, "ns", release);
+}
+
+void map_beside(const Run& run, GemmLoad& load, std::uint64_t bytes) {
+  const Handle handle(run.gpu, bytes);
+  Window window(run.gpu, 1, bytes);
+  Samples map, set_access, unmap;
+  beside(run, load, "map, set_access, unmap", bytes, [&] {
+    Repeats repeats = run.repeats(2000, kLoadShare);
+    while (repeats.next()) {
+      map.add(time_ns([&] { window.map(0, handle); }));
+      set_access.add(time_ns([&] { window.set_access(0); }));
+      unmap.add(time_ns([&] { window.unmap(0); }));
+    }
+  });
+  const Fields params = {{"handle_bytes", bytes}, {"load", "gemm"}};
+  run.out.result("map", params, "ns", map);
+  run.out.result("set_access", params, "ns", set_access);
+  run.out.result("unmap", params, "ns", unmap);
+}
+
+/// One handle, mapped many times before the products start; the unmaps are spread over the time they run.
+void unmap_beside(const Run& run, GemmLoad& load, std::uint64_t bytes) {
+  const std::size_t units = run.quick() ? 2 : 256;
+  const Handle handle(run.gpu, bytes);
+  Window window(run.gpu, units, bytes);
+  for (std::size_t i = 0; i < units; ++i) window.map(i, handle);
+  window.set_access(0, units);
+  Samples unmap;
+  beside(run, load, "unmap", bytes, [&] {
+    const std::chrono::duration<double> pause(run.options.seconds * kLoadShare / static_cast<double>(units));
+    for (std::size_t i = 0; i < units && !run.is_over(); ++i) {
+      unmap.add(time_ns([&] { window.unmap(i); }));
+      if (!run.quick()) std::this_thread::sleep_for(pause);
+    }
+  });
+  run.out.result("unmap_alone", {{"handle_bytes", bytes}, {"load", "gemm"}}, "ns", unmap);
 }
 
 /// The same calls while products run, and what the products notice.
 void costs_beside_products(const Run& run) {
   GemmLoad load(run);
   load.start();
-  Repeats pause = run.repeats(1'000'000, 0.08);
+  Repeats pause = run.repeats(1'000'000, kLoadShare);
   while (pause.next()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   load.stop();
-  write_load(run, load, {{"vmm_calls", false}});
+  write_load(run, load, "none", 0);
   for (const std::uint64_t bytes : kHandleSizes) {
     run.part("calls_beside_gemm", [&] {
       require_room(run, bytes);
-      load.start();
-      const CallCosts costs = measure_calls(run, bytes, run.repeats(2000, 0.08));
-      load.stop();
-      costs.write(run, bytes, "gemm");
-      write_load(run, load, {{"vmm_calls", true}, {"handle_bytes", bytes}});
+      create_beside(run, load, bytes);
+      map_beside(run, load, bytes);
+      unmap_beside(run, load, bytes);
     });
   }
 }
