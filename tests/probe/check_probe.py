@@ -139,7 +139,13 @@ def check_aliasing(runner):
         assert out.skipped() == set(), out.skipped()
         assert out.value("mappings_made") == 48
         assert out.value("wrong_words_over_all_mappings") == 0
+        finds = {r["params"]["checker"]: (r["value"], r["params"]["handle_bytes"]) for r in out.of("answer", "checker_finds")}
+        assert finds == {checker: ((2 << 20) // 8, 2 << 20) for checker in ("kernel", "host")}, finds
+        for chain in ("programmatic_chain", "plain_chain"):
+            out.results(chain, launches=4)
+        assert out.value("wrong_words_in_chains") == 0
         wrong = out.of("answer", "wrong_words")
+        assert all(r["params"]["rounds"] == 2 for r in wrong), wrong
         assert all(r["value"] == 0 for r in wrong), wrong
         cases = {
             tuple(r["params"][k] for k in ("write", "read", "stream", "programmatic", "alias")) for r in wrong
@@ -152,6 +158,8 @@ def check_aliasing(runner):
             for alias in (True, False)
         }
         assert cases == plain | {("kernel", "kernel", "same", True, alias) for alias in (True, False)}, cases
+        for mappings, handles in ((1, 1), (48, 6)):
+            out.results("read_many_mappings", mappings=mappings, handles=handles, bytes=96 << 20)
         for mapping in ("only", "first of two", "second of two, shuffled"):
             out.results("read_kernel", mapping=mapping)
             out.results("write_kernel", mapping=mapping)
@@ -184,6 +192,7 @@ def check_imports(out):
     for handle in (2 << 20, 8 << 20):
         for call in ("import", "map_imported", "set_access_imported"):
             out.results(call, handle_bytes=handle)
+    assert out.value("checker_finds") == (10 << 20) // 8
     assert out.value("wrong_words_while_exporter_lives") == 0
     assert out.value("wrong_words_after_exporter_was_killed") == 0
     # Devices of two processes are two here: what is imported is memory of the importer.

@@ -1,5 +1,7 @@
 #include "tools/probe/coherence.h"
 
+#include <string>
+
 #include "tools/probe/counters.h"
 #include "tools/probe/memory.h"
 
@@ -8,14 +10,15 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 constexpr unsigned kBlocks = 256;
+constexpr unsigned kBlockedMs = 5;  // the host queues a case's launches in less
 
 /// How one word gets from the writer to the reader.
 struct Case {
-  bool write_by_copy;
-  bool read_by_copy;
-  bool other_stream;
-  bool programmatic;
-  bool alias;  ///< read through another address than it was written through
+  bool write_by_copy = false;
+  bool read_by_copy = false;
+  bool other_stream = false;
+  bool programmatic = false;
+  bool alias = false;  ///< read through another address than it was written through
 };
 
 class Coherence {
@@ -32,13 +35,45 @@ class Coherence {
     window_.set_access(0, 2);
   }
 
+  /// Both checkers look for words of another seed than was written: they must find each word wrong.
+  void check_checkers() {
+    const Case kernels{};
+    const Word seed = ++seed_;
+    write(kernels, window_.at(0), seed);
+    read(kernels, window_.at(1), seed + 1, first_);
+    answer_finds("kernel", wrong_.take().first);
+    read({.read_by_copy = true}, window_.at(1), seed, first_);
+    first_.synchronize();
+    answer_finds("host", wrong_in_target(seed + 1));
+    seed_ = seed + 1;
+  }
+
+  /// What a chain of kernels takes that are queued before the first one runs: less, where each may start
+  /// before the one in front has ended.
+  void time_chains() {
+    for (const bool programmatic : {false, true}) {
+      Samples chain;
+      run_.warm_up([&] { (void)time_chain(programmatic); });
+      Repeats repeats = run_.repeats(20, 0.02);
+      while (repeats.next()) chain.add(time_chain(programmatic));
+      run_.out.result(
+          programmatic ? "programmatic_chain" : "plain_chain",
+          {{"launches", std::uint64_t{chain_launches()}}, {"handle_bytes", words_ * sizeof(Word)}}, "ns",
+          chain);
+    }
+    const std::uint64_t wrong = wrong_.take().first;
+    run_.out.answer("wrong_words_in_chains", {{"handle_bytes", words_ * sizeof(Word)}}, wrong);
+  }
+
   void check(const Case& c) {
     const std::size_t rounds = run_.quick() ? 2 : (words_ * sizeof(Word) > kGranule ? 20 : 100);
     const Stream& reader = c.other_stream ? second_ : first_;
     const CUdeviceptr to = window_.at(0);
     const CUdeviceptr from = window_.at(c.alias ? 1 : 0);
     std::uint64_t wrong = 0;
-    for (std::size_t round = 0; round < rounds; ++round) {
+    if (c.programmatic) block();
+    std::size_t done = 0;
+    for (; done < rounds && !run_.is_over(); ++done) {
       const Word seed = ++seed_;
       write(c, to, seed);
       if (c.other_stream) {
@@ -63,11 +98,37 @@ class Coherence {
                      {"stream", c.other_stream ? "other" : "same"},
                      {"programmatic", c.programmatic},
                      {"alias", c.alias},
-                     {"rounds", std::uint64_t{rounds}}},
+                     {"rounds", std::uint64_t{done}}},
                     wrong);
   }
 
  private:
+  /// Keeps the first stream busy while the host queues what comes behind.
+  void block() { run_.gpu.kernels().spin({first_.get()}, run_.gpu.cycles(kBlockedMs)); }
+
+  [[nodiscard]] std::size_t chain_launches() const { return run_.quick() ? 4 : 128; }
+
+  /// Device time of the chain, ns.
+  double time_chain(bool programmatic) {
+    const Case c{.programmatic = programmatic, .alias = true};
+    const Kernels& kernels = run_.gpu.kernels();
+    block();
+    start_.record(first_);
+    for (std::size_t i = 0; i < chain_launches() / 2; ++i) {
+      const Word seed = ++seed_;
+      kernels.write_words_waiting(launch(c, first_), window_.pointer<Word>(0), words_, seed);
+      kernels.check_words_waiting(launch(c, first_), window_.pointer<Word>(1), words_, seed, wrong_.device());
+    }
+    end_.record(first_);
+    first_.synchronize();
+    return end_.ns_since(start_);
+  }
+
+  void answer_finds(const char* checker, std::uint64_t found) const {
+    run_.out.answer("checker_finds", {{"handle_bytes", words_ * sizeof(Word)}, {"checker", checker}}, found,
+                    "expected " + std::to_string(words_) + ": every word was written with another seed");
+  }
+
   void write(const Case& c, CUdeviceptr to, Word seed) {
     if (c.write_by_copy) {
       Word* words = source_.pointer<Word>();
@@ -111,6 +172,7 @@ class Coherence {
   Counters wrong_;
   Stream first_, second_;
   Event written_{CU_EVENT_DISABLE_TIMING}, read_{CU_EVENT_DISABLE_TIMING};
+  Event start_, end_;
   Word seed_ = 0;
 };
 
@@ -128,17 +190,24 @@ const char* no_programmatic_launch(const Run& run) {
 
 void check_coherence(const Run& run, std::uint64_t handle_bytes) {
   Coherence coherence(run, handle_bytes);
+  coherence.check_checkers();
   for (const bool alias : {true, false}) {
     for (const bool other_stream : {false, true}) {
       for (const bool write_by_copy : {false, true}) {
         for (const bool read_by_copy : {false, true}) {
+          if (run.is_over()) return run.out.skipped("wrong_words", "the section's time is over");
           coherence.check({write_by_copy, read_by_copy, other_stream, false, alias});
         }
       }
     }
   }
   if (const char* why = no_programmatic_launch(run)) return run.out.skipped("wrong_words_programmatic", why);
-  for (const bool alias : {true, false}) coherence.check({false, false, false, true, alias});
+  for (const bool alias : {true, false}) {
+    if (run.is_over()) return run.out.skipped("wrong_words_programmatic", "the section's time is over");
+    coherence.check({false, false, false, true, alias});
+  }
+  if (run.is_over()) return run.out.skipped("programmatic_chain", "the section's time is over");
+  coherence.time_chains();
 }
 
 }  // namespace tidepool::probe

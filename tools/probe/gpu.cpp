@@ -64,6 +64,11 @@ std::uint64_t Gpu::allowance() const {
   return std::min(total_ / 4, free_bytes() / 4 * 3);
 }
 
+std::uint64_t Gpu::cycles(unsigned ms) const {
+  const int cycles_per_ms = attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE);  // kHz
+  return std::uint64_t{ms} * static_cast<std::uint64_t>(std::max(cycles_per_ms, 0));
+}
+
 unsigned Gpu::full_grid(CUfunction function, unsigned threads) const {
   int blocks = 0;
   TP_CU(cuOccupancyMaxActiveBlocksPerMultiprocessor, &blocks, function, static_cast<int>(threads), 0U);

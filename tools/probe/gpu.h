@@ -35,6 +35,8 @@ class Gpu {
   /// True if handles can be asked to be exportable as file descriptors: then all of them are.
   [[nodiscard]] bool exportable() const noexcept { return exportable_; }
   [[nodiscard]] CUmemAllocationProp properties() const noexcept;
+  /// Cycles of its clock in so many milliseconds.
+  [[nodiscard]] std::uint64_t cycles(unsigned ms) const;
   /// Blocks of this many threads that the device can hold at once: one more would run alone at the end.
   [[nodiscard]] unsigned full_grid(CUfunction function, unsigned threads) const;
 

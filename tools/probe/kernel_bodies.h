@@ -31,6 +31,22 @@ struct Empty {
   }
 };
 
+/// Keeps the device busy for so many of its clock's cycles; nothing where kernels run on the CPU.
+struct Spin {
+  template <class C>
+  SIMGPU_HD static void run(C& c, Word cycles) {
+    c.phase([&](unsigned) {
+#if defined(__CUDA_ARCH__)
+      const long long start = clock64();
+      while (static_cast<Word>(clock64() - start) < cycles) {
+      }
+#else
+      static_cast<void>(cycles);
+#endif
+    });
+  }
+};
+
 struct WriteWords {
   template <class C>
   SIMGPU_HD static void run(C& c, Word* to, Word n, Word seed) {

@@ -62,7 +62,8 @@ void write(const Run& run, const char* where, const Found& found) {
 
 /// Runs a child that fills or looks; returns its last line. Throws if it failed.
 std::string ask_child(const Run& run, const char* what, std::size_t count, std::uint64_t bytes) {
-  const milliseconds patience(30'000);
+  const auto left = std::chrono::duration_cast<milliseconds>(run.end - Clock::now());
+  const milliseconds patience = std::max(left, milliseconds(2000));
   Child child(
       {"scrub", std::to_string(run.options.device), what, std::to_string(count), std::to_string(bytes)});
   std::string said = child.line(patience).value_or("the child said nothing");
@@ -112,11 +113,17 @@ int scrub_child(std::span<char* const> words) {
 void measure_scrubbing(const Run& run) {
   const std::uint64_t bytes = run.quick() ? kGranule : 64 * kMiB;
   constexpr std::uint64_t kMost = std::uint64_t{8} << 30;
-  const std::size_t count = run.quick() ? 2 : std::min(kMost, run.gpu.allowance() / 2) / bytes;
+  const Clock::time_point start = Clock::now();
   run.part("share_of_words_still_marked", [&] {
     fill(run.gpu, 1, bytes);
     write(run, "same process, one handle", look(run.gpu, 1, bytes));
   });
+  // Filling and looking again, twice, has to fit into the time that is left.
+  const Clock::duration one = Clock::now() - start;
+  const auto affordable =
+      static_cast<std::size_t>(std::max<std::int64_t>(1, (run.end - Clock::now()) / one / 3));
+  const std::size_t wanted = std::min(kMost, run.gpu.allowance() / 2) / bytes;
+  const std::size_t count = run.quick() ? 2 : std::min(wanted, affordable);
   run.part("share_of_words_still_marked", [&] {
     fill(run.gpu, count, bytes);
     write(run, "same process, many handles", look(run.gpu, count, bytes));

@@ -39,12 +39,12 @@ class Imports {
     costs.set_access.add(time_ns([&] { windows_.back()->set_access(0); }));
   }
 
-  /// Words that are not what the exporter wrote.
-  [[nodiscard]] std::uint64_t wrong_words() const {
+  /// Words that are not what the exporter wrote; `shift`: added to the seeds that are looked for.
+  [[nodiscard]] std::uint64_t wrong_words(Word shift = 0) const {
     const Counters wrong;
     for (std::size_t i = 0; i < windows_.size(); ++i) {
       run_.gpu.kernels().check_words({nullptr, 64, 256}, windows_[i]->pointer<Word>(),
-                                     windows_[i]->unit_bytes() / sizeof(Word), i + 1, wrong.device());
+                                     windows_[i]->unit_bytes() / sizeof(Word), i + 1 + shift, wrong.device());
     }
     return wrong.take().first;
   }
@@ -158,6 +158,8 @@ void share(const Run& run) {
   memory.exporter_overhead = difference(before_start, when_ready) - memory.shared;
   run.out.answer("exporter_overhead_bytes", {}, memory.exporter_overhead,
                  "what free memory lost until the exporter was ready, less the shared bytes");
+  run.out.answer("checker_finds", {}, imports.wrong_words(1),
+                 "expected " + std::to_string(shared / sizeof(Word)) + ": looked for with other seeds");
   run.out.answer("wrong_words_while_exporter_lives", {}, imports.wrong_words());
 
   const std::uint64_t before_kill = free_bytes();
