@@ -189,6 +189,7 @@ const char* no_programmatic_launch(const Run& run) {
 }  // namespace
 
 void check_coherence(const Run& run, std::uint64_t handle_bytes) {
+  require_room(run, handle_bytes);
   Coherence coherence(run, handle_bytes);
   coherence.check_checkers();
   for (const bool alias : {true, false}) {

@@ -61,7 +61,9 @@ Fields Gpu::facts() const {
 }
 
 std::uint64_t Gpu::allowance() const {
-  return std::min(total_ / 4, free_bytes() / 4 * 3);
+  constexpr std::uint64_t kMostSimulated = std::uint64_t{2} << 30;
+  const std::uint64_t share = std::min(total_ / 4, free_bytes() / 4 * 3);
+  return is_simulated() ? std::min(share, kMostSimulated) : share;
 }
 
 std::uint64_t Gpu::cycles(unsigned ms) const {

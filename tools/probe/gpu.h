@@ -29,8 +29,10 @@ class Gpu {
   [[nodiscard]] const Kernels& kernels() const noexcept { return kernels_; }
   [[nodiscard]] int attribute(CUdevice_attribute which) const;
   [[nodiscard]] std::uint64_t total_bytes() const noexcept { return total_; }
+  /// True where kernels run on the CPU.
+  [[nodiscard]] static bool is_simulated() { return cu().set_kernel_body != nullptr; }
   /// What a section may hold at a time: a quarter of the device, and no more than three quarters of what is
-  /// free now.
+  /// free now. A simulated device's memory is the host's: little of it.
   [[nodiscard]] std::uint64_t allowance() const;
   /// True if handles can be asked to be exportable as file descriptors: then all of them are.
   [[nodiscard]] bool exportable() const noexcept { return exportable_; }

@@ -104,7 +104,9 @@ std::string hex(const Hash& hash) {
 
 void measure_hash(const Run& run) {
   const std::uint64_t wanted = run.quick() ? kGranule : 1024 * kMiB;
-  Hashing hashing(run, std::min(wanted, run.gpu.allowance() / 4 / kGranule * kGranule));
+  const std::uint64_t bytes = std::min(wanted, run.gpu.allowance() / 4 / kGranule * kGranule);
+  if (bytes == 0) throw std::runtime_error("four buffers of 2 MiB are more than a quarter of the device");
+  Hashing hashing(run, bytes);
   // Lengths that fill no block, no pair and no thread's share evenly.
   for (const Word n : {Word{1}, Word{2}, Word{4097}, kGranule / sizeof(Word) - 1}) {
     const Hash got = hashing.hash(n);

@@ -51,6 +51,12 @@ bool is_preloaded() {
   return found;
 }
 
+void require_room(const Run& run, std::uint64_t bytes) {
+  if (bytes > run.gpu.allowance()) {
+    throw std::runtime_error(std::to_string(bytes) + " bytes are more than a quarter of the device");
+  }
+}
+
 int run_section(const Section& section, const Options& options) {
   const Clock::time_point began = Clock::now();
   start_watchdog(section, options);
@@ -63,7 +69,7 @@ int run_section(const Section& section, const Options& options) {
     const Gpu gpu(options.device);
     const Fields device = gpu.facts();
     facts.insert(facts.begin(), device.begin(), device.end());
-    facts.emplace_back("simulated", cu().set_kernel_body != nullptr);
+    facts.emplace_back("simulated", gpu.is_simulated());
     out.start(facts);
     started = true;
     const auto allowed = std::chrono::duration<double>(options.seconds);

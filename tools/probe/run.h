@@ -82,6 +82,9 @@ struct Section {
 /// True if libtidepool.so is mapped into this process; it may still leave everything to the driver.
 bool is_preloaded();
 
+/// Throws, with what a skipped record says, where a section may not hold so many bytes.
+void require_room(const Run& run, std::uint64_t bytes);
+
 /// Runs a section from its start record to its end. Ends the process, with a record, where the section hangs.
 int run_section(const Section& section, const Options& options);
 

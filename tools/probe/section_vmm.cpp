@@ -39,12 +39,6 @@ CallCosts measure_calls(const Run& run, std::uint64_t bytes, Repeats repeats) {
   return costs;
 }
 
-void require_room(const Run& run, std::uint64_t bytes) {
-  if (bytes > run.gpu.allowance()) {
-    throw std::runtime_error(std::to_string(bytes) + " bytes are more than a quarter of the device");
-  }
-}
-
 constexpr std::array<std::uint64_t, 4> kHandleSizes = {2 * kMiB, 8 * kMiB, 32 * kMiB, 128 * kMiB};
 
 void idle_costs(const Run& run) {
