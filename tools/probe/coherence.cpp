@@ -186,28 +186,35 @@ const char* no_programmatic_launch(const Run& run) {
   return nullptr;
 }
 
+constexpr const char* kTimeIsOver = "the section's time is over";
+
+/// Every way from writer to reader; with programmatic launches those in which a kernel takes part. False: the
+/// time was over before the last.
+bool check_cases(const Run& run, Coherence& coherence, bool programmatic) {
+  for (const bool alias : {true, false}) {
+    for (const bool other_stream : {false, true}) {
+      for (const bool write_by_copy : {false, true}) {
+        for (const bool read_by_copy : {false, true}) {
+          if (programmatic && write_by_copy && read_by_copy) continue;
+          if (run.is_over()) return false;
+          coherence.check({write_by_copy, read_by_copy, other_stream, programmatic, alias});
+        }
+      }
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 void check_coherence(const Run& run, std::uint64_t handle_bytes) {
   require_room(run, handle_bytes);
   Coherence coherence(run, handle_bytes);
   coherence.check_checkers();
-  for (const bool alias : {true, false}) {
-    for (const bool other_stream : {false, true}) {
-      for (const bool write_by_copy : {false, true}) {
-        for (const bool read_by_copy : {false, true}) {
-          if (run.is_over()) return run.out.skipped("wrong_words", "the section's time is over");
-          coherence.check({write_by_copy, read_by_copy, other_stream, false, alias});
-        }
-      }
-    }
-  }
+  if (!check_cases(run, coherence, false)) return run.out.skipped("wrong_words", kTimeIsOver);
   if (const char* why = no_programmatic_launch(run)) return run.out.skipped("wrong_words_programmatic", why);
-  for (const bool alias : {true, false}) {
-    if (run.is_over()) return run.out.skipped("wrong_words_programmatic", "the section's time is over");
-    coherence.check({false, false, false, true, alias});
-  }
-  if (run.is_over()) return run.out.skipped("programmatic_chain", "the section's time is over");
+  if (!check_cases(run, coherence, true)) return run.out.skipped("wrong_words_programmatic", kTimeIsOver);
+  if (run.is_over()) return run.out.skipped("programmatic_chain", kTimeIsOver);
   coherence.time_chains();
 }
 

@@ -34,6 +34,29 @@ std::string hooks_at_work(const Run& run) {
   return run.gpu.total_bytes() == budget && limited ? "active" : "passthrough";
 }
 
+/// The answer that polling mostly gets: behind a kernel that still runs.
+void query_pending(const Run& run, const std::string& hooks) {
+  constexpr unsigned kBusyMs = 2;
+  const Stream stream;
+  const Event event(CU_EVENT_DISABLE_TIMING);
+  Samples query;
+  Repeats repeats = run.repeats(20, 0.03);
+  while (repeats.next()) {
+    run.gpu.kernels().spin({stream.get()}, run.gpu.cycles(kBusyMs));
+    event.record(stream);
+    for (int i = 0; i < 100; ++i) {
+      CUresult result = CUDA_SUCCESS;
+      const double ns = time_ns([&] { result = cu().cuEventQuery(event.get()); });
+      if (result == CUDA_SUCCESS) break;
+      if (result != CUDA_ERROR_NOT_READY) throw DriverError("cuEventQuery", result);
+      query.add(ns);
+    }
+    stream.synchronize();
+  }
+  if (query.empty()) return run.out.skipped("event_query", "no query came before the work had ended");
+  run.out.result("event_query", {{"state", "pending"}, {"hooks", hooks}}, "ns", query);
+}
+
 void events(const Run& run, const std::string& hooks) {
   const Stream stream;
   const Event timed;
@@ -52,6 +75,7 @@ void events(const Run& run, const std::string& hooks) {
   run.out.result("event_record", {{"timing", false}, {"hooks", hooks}}, "ns", record);
   run.out.result("event_record", {{"timing", true}, {"hooks", hooks}}, "ns", record_timed);
   run.out.result("event_query", {{"state", "done"}, {"hooks", hooks}}, "ns", query);
+  query_pending(run, hooks);
   run.out.result("event_elapsed", {{"hooks", hooks}}, "ns", elapsed);
 }
 
