@@ -13,6 +13,12 @@ TEXT
 fi
 build=$1
 to=$2
+for needed in tests/device_contract_driver_test tests/fakes/recorded_entries.inc; do
+  if [[ ! -e $build/$needed ]]; then
+    echo "carry.sh: there is no $build/$needed; configure with -DBUILD_TESTING=ON and build again" >&2
+    exit 1
+  fi
+done
 mkdir -p "$to/tests/shim" "$to/build/release/tests/fakes"
 cp -r tests/device "$to/tests/"
 cp tests/shim/not_hooked.txt "$to/tests/shim/"
