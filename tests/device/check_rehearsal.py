@@ -20,11 +20,17 @@ def problems(probe):
         records = probe["sections"].get(section, [])
         if not any(record["kind"] in ("result", "answer", "skipped") for record in records):
             yield f"{section}: nothing came of it"
-        if not any(record["kind"] == "end" for record in records):
+        kinds = [record["kind"] for record in records]
+        if kinds.count("end") < max(kinds.count("start"), 1):
             yield f"{section}: cut off"
         for record in records:
             if record.get("name") == "exit status":
                 yield f"{section}: exit status {record['value']}"
+            name = str(record.get("name", ""))
+            if name.startswith("wrong_words") and record["value"] != 0:
+                yield f"{section}: {name} is {record['value']}"
+            if name == "cases passed" and len(set(record["value"].split(" of "))) != 1:
+                yield f"{section}: {record['value']} cases passed"
             why = record.get("why", "")
             if record["kind"] == "skipped" and not any(expected in why for expected in EXPECTED_SKIPS):
                 yield f"{section}: skipped {record.get('name', 'all')}: {why}"
@@ -34,6 +40,8 @@ def main():
     found = list(problems(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))))
     for problem in found:
         print(f"check_rehearsal: {problem}", file=sys.stderr)
+    if not found:
+        print("check_rehearsal: everything that a rehearsal can bring back is there")
     return 1 if found else 0
 
 

@@ -2,15 +2,19 @@
 # Rehearses a visit to a machine with a GPU: carries what carry.sh says, runs the probe there with an empty environment
 # and nothing of this tree in reach, and reads what comes back. The driver is the simulated one.
 set -euo pipefail
+from=$PWD  # paths that are given are relative to where the user stands
 cd "$(dirname -- "${BASH_SOURCE[0]}")/../.."
+absolute() {
+  if [[ $1 == /* ]]; then printf '%s' "$1"; else printf '%s/%s' "$from" "$1"; fi
+}
 
-if (($# != 1)) || [[ ! -x $1/bin/tidepool-probe ]]; then
+if (($# != 1)) || [[ ! -x $(absolute "$1")/bin/tidepool-probe ]]; then
   echo "usage: tests/device/dry_run.sh BUILD    (a build tree with bin/tidepool-probe and the tests)" >&2
   exit 2
 fi
 there=$(mktemp -d)
 trap 'rm -rf "$there"' EXIT
-bash tests/device/carry.sh "$1" "$there/carried"
+bash tests/device/carry.sh "$(absolute "$1")" "$there/carried"
 here=$PWD
 cd "$there/carried"
 env -i PATH="$PATH" HOME="$there" build/release/bin/simgpu -- bash tests/device/probe.sh --quick --out results

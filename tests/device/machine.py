@@ -59,6 +59,7 @@ def main():
         return 2
     say("date", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()), when)
     if when == "before":
+        say("code", first_line(Path(__file__).parent / "carried_version.txt") or "not carried: see git", when)
         say("kernel", f"{platform.system()} {platform.release()} {platform.machine()}", when)
         say("processor", field_of("/proc/cpuinfo", "model name"), when)
         say("processors", len(os.sched_getaffinity(0)), when)

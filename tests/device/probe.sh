@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Asks a GPU the questions that only a GPU answers. Needs the build tree and nothing else.
 set -euo pipefail
+from=$PWD  # paths that are given are relative to where the user stands
 cd "$(dirname -- "${BASH_SOURCE[0]}")/../.."
 
 usage() {
@@ -40,8 +41,12 @@ while (($# > 0)); do
     --build | --out | --seconds)
       (($# > 1)) || usage_error "$1 needs a value"
       case $1 in
-        --build) build=$2 ;;
-        --out) out=$2 ;;
+        --build | --out)
+          [[ -n $2 && $2 != -* ]] || usage_error "$1 '$2': want a folder"
+          path=$2
+          [[ $path == /* ]] || path=$from/$path
+          if [[ $1 == --build ]]; then build=$path; else out=$path; fi
+          ;;
         *)
           [[ $2 =~ ^[1-9][0-9]*$ ]] || usage_error "--seconds $2: want a number from 1"
           total=$2
@@ -64,7 +69,23 @@ if [[ -z $build ]]; then
 fi
 probe=$build/bin/tidepool-probe
 [[ -x $probe ]] || usage_error "there is no $probe; build first, or name the build tree with --build"
-mkdir -p "$out"
+python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null || usage_error "needs python3, 3.9 or newer"
+mkdir -p "$out" 2>/dev/null || usage_error "cannot make $out"
+[[ -w $out ]] || usage_error "cannot write into $out"
+
+# Whoever stops this must not leave a section at work on the device.
+child=''
+stop() {
+  trap - INT TERM HUP
+  if [[ -n $child ]]; then
+    kill -TERM "$child" 2>/dev/null || true
+    wait "$child" 2>/dev/null || true
+  fi
+  python3 -B tests/device/read_probe.py "$out" --quiet --merge "$out/probe.json" || true
+  printf 'probe.sh: stopped; what was measured is in %s\n' "$out" >&2
+  exit 130
+}
+trap stop INT TERM HUP
 
 # record <name> <kind> <JSON members>: one line of our own in a section's file, on a line of its own.
 record() {
@@ -77,13 +98,16 @@ bounded() {
   local most=$1 status=0 waited
   shift
   timeout --kill-after=3 "$most" "$@" &
+  child=$!
   for ((waited = 0; waited < (most + 6) * 10; ++waited)); do
-    if ! kill -0 $! 2>/dev/null; then
-      wait $! || status=$?
+    if ! kill -0 "$child" 2>/dev/null; then
+      wait "$child" || status=$?
+      child=''
       return "$status"
     fi
     sleep 0.1
   done
+  child=''
   return 124
 }
 

@@ -1,6 +1,6 @@
 """Reads what tests/device/probe.sh left and prints it as a table.
 
-    python3 tests/device/read_probe.py FOLDER [--merge FILE]
+    python3 tests/device/read_probe.py FOLDER|MERGED.json [--merge FILE]
 
 A folder holds one file of JSON lines for each section (docs/reference/hardware/README.md has the format). A section
 that was cut off has no "end" line; its last line may be torn: both are said, and what was measured is shown.
@@ -39,6 +39,9 @@ def read_section(path):
 
 def read_folder(folder):
     """Sections in the order of SECTIONS, others behind them: {name: (records, torn)}."""
+    if Path(folder).is_file():  # what --merge wrote
+        merged = json.loads(Path(folder).read_text(encoding="utf-8"))
+        return {name: (records, 0) for name, records in merged.get("sections", {}).items()}
     found = {path.stem: read_section(path) for path in sorted(Path(folder).glob("*.jsonl"))}
     known = {name: found.pop(name) for name in SECTIONS if name in found}
     return known | found
@@ -87,8 +90,16 @@ def state_of(records, torn):
     """One word or two on how a section went."""
     if not records:
         return "nothing came of it"
+    starts = sum(record["kind"] == "start" for record in records)
     ends = [record for record in records if record["kind"] == "end"]
-    text = f"{float(ends[-1].get('seconds', 0)):.3g} s" if ends else "cut off"
+    if not starts and not ends and all(record["kind"] == "skipped" for record in records):
+        return "not run"
+    try:
+        text = f"{sum(float(end.get('seconds', 0)) for end in ends):.3g} s"
+    except (TypeError, ValueError):
+        text = "?"
+    if len(ends) < max(starts, 1):
+        text = "cut off"
     return text + (f", {torn} torn line{'s' if torn > 1 else ''}" if torn else "")
 
 
@@ -98,14 +109,16 @@ def table(sections, out):
         about = " · ".join(str(start[key]) for key in ("device", "driver_version", "why") if start.get(key) is not None)
         if start.get("simulated"):
             about = f"SIMULATED, says nothing of hardware · {about}"
-        elif name != "machine" and "simulated" not in start:
+        elif start and start.get("device") is None:
+            about = f"no driver{' · ' + about if about else ''}"
+        elif start and "simulated" not in start:
             about = f"unknown driver · {about}"
         print(f"\n{name}  [{state_of(records, torn)}]{'  ' + about if about else ''}", file=out)
         rows = []
         for record in records:
             try:
                 row = rows_of(record)
-            except (KeyError, TypeError, ValueError):
+            except (AttributeError, KeyError, TypeError, ValueError):
                 row = ("a record that is none", "", json.dumps(record)[:60], "")
             if row:
                 rows.append(row)
@@ -117,7 +130,7 @@ def table(sections, out):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", help="what probe.sh wrote")
+    parser.add_argument("folder", help="what probe.sh wrote, or a merged file")
     parser.add_argument("--merge", metavar="FILE", help="write everything into one JSON file as well")
     parser.add_argument("--quiet", action="store_true", help="print no table")
     arguments = parser.parse_args()
@@ -129,10 +142,15 @@ def main():
         table(sections, sys.stdout)
     if arguments.merge:
         starts = [record for records, _ in sections.values() for record in records if record["kind"] == "start"]
+        known = [start["simulated"] for start in starts if start.get("simulated") is not None]
         merged = {"schema": "tidepool.probe.merged/1",
-                  "simulated": any(start.get("simulated", True) for start in starts),
+                  "simulated": any(known) if known else None,
                   "sections": {name: records for name, (records, _) in sections.items()}}
-        Path(arguments.merge).write_text(json.dumps(merged, indent=1) + "\n", encoding="utf-8")
+        try:
+            Path(arguments.merge).write_text(json.dumps(merged, indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            print(f"read_probe: {error}", file=sys.stderr)
+            return 2
     return 0
 
 

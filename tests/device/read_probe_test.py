@@ -42,19 +42,31 @@ class ReadProbe(unittest.TestCase):
         self.write("vmm", {"section": "vmm", "kind": "start", "device": "a card"}, RESULT)
         self.assertIn("unknown driver · a card", self.shown())
 
-    def test_what_is_merged_is_simulated_unless_every_section_says_otherwise(self):
+    def test_what_is_merged_is_simulated_if_any_section_says_so(self):
         hardware = {"section": "vmm", "kind": "start", "simulated": False}
         merged = Path(self.folder.name) / "merged.json"
-        for other, expected in (({"simulated": False}, False), ({"simulated": True}, True), ({}, True)):
+        for other, expected in (({"simulated": False}, False), ({"simulated": True}, True), ({}, False)):
             self.write("vmm", hardware)
             self.write("doors", {"section": "doors", "kind": "start", **other})
             sys.argv = ["read_probe", self.folder.name, "--quiet", "--merge", str(merged)]
             self.assertEqual(read_probe.main(), 0)
             self.assertEqual(json.loads(merged.read_text())["simulated"], expected)
+        self.write("vmm", {"section": "vmm", "kind": "start", "device": None})
+        self.write("doors")
+        self.assertEqual(read_probe.main(), 0)
+        self.assertIsNone(json.loads(merged.read_text())["simulated"])
+        self.assertEqual(list(read_probe.read_folder(merged)), ["doors", "vmm"])
+
+    def test_a_second_run_that_was_cut_off_is_not_hidden_by_the_first(self):
+        start = {"section": "launch", "kind": "start", "device": "a card", "simulated": False}
+        self.write("launch", start, {"section": "launch", "kind": "end", "seconds": 1}, start)
+        self.assertIn("launch  [cut off]", self.shown())
+        self.write("launch", {"section": "launch", "kind": "skipped", "why": "no time was left"})
+        self.assertIn("launch  [not run]", self.shown())
 
     def test_a_section_without_a_device_says_why(self):
         self.write("doors", {"section": "doors", "kind": "start", "device": None, "why": "no libcuda.so.1"}, RESULT)
-        self.assertIn("doors  [cut off]  unknown driver · no libcuda.so.1", self.shown())
+        self.assertIn("doors  [cut off]  no driver · no libcuda.so.1", self.shown())
 
     def test_a_section_that_was_cut_off_shows_what_it_has(self):
         self.write("vmm", RESULT, '{"section": "vmm", "kind": "resu')
