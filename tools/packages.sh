@@ -6,7 +6,7 @@
 TP_BUILD_PACKAGES=(cmake g++ libtomlplusplus-dev make ninja-build)
 # shellcheck disable=SC2034
 TP_TEST_PACKAGES=(
-  catch2 ccache clang-format-14 clang-tidy-14 codespell git libbenchmark-dev python3 shellcheck valgrind
+  catch2 ccache clang-format-14 clang-tidy-14 codespell git libbenchmark-dev procps python3 shellcheck valgrind
 )
 
 # tp_say <text>: one line of our own, on stderr.
