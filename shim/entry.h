@@ -46,7 +46,7 @@ struct Entry<H, Handler, CUresult (*)(A...)> {
     // The driver's own constructors, run by our dlopen of it, may come here: waiting for ourselves would
     // hang.
     if (t_depth != 0 && g_mode.load(std::memory_order_acquire) == Mode::kCold) {
-      const auto real = reinterpret_cast<Function>(next_definition(H));
+      const auto real = reinterpret_cast<Function>(next_definition(hook_row(H)));
       return real != nullptr ? real(args...) : CUDA_ERROR_NOT_INITIALIZED;
     }
     const Mode mode = enter_process();

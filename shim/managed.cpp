@@ -104,11 +104,12 @@ bool is_limited(CUdevice device) noexcept {
   return !g_gave_up;
 }
 
+// A driver may fork inside a call of ours (to start its helpers), with the lock held by this very thread.
 void lock_for_fork() noexcept {
-  g_lock.lock();
+  if (t_depth == 0) g_lock.lock();
 }
 void unlock_after_fork() noexcept {
-  g_lock.unlock();
+  if (t_depth == 0) g_lock.unlock();
 }
 
 runtime::Runtime* forget_managed(CUdevice device) noexcept {

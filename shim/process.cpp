@@ -34,10 +34,6 @@ void after_fork_in_child() noexcept {
   if (is_active && managed() != nullptr) g_mode.store(Mode::kPassthrough);
 }
 
-void* next_of(const HookRow& row) noexcept {
-  return real_dlsym(RTLD_NEXT, row.name);
-}
-
 bool are_options_refused() noexcept {
   return g_issues.any_error() || (g_options.strict && g_issues.count() > 0);
 }
@@ -48,7 +44,7 @@ void start() noexcept {
   g_options = load_options(environ, &g_issues);
   if (g_options.disable) {
     g_mode.store(Mode::kDisabled);
-    redirect_all(&next_of);
+    redirect_all(&next_definition);
     return;
   }
   open_messages(g_options.quiet);
@@ -84,10 +80,6 @@ __attribute__((constructor)) void on_load() noexcept {
 }
 
 }  // namespace
-
-void* next_definition(Hook hook) noexcept {
-  return next_of(hook_row(hook));
-}
 
 const Options& options() noexcept {
   return g_options;

@@ -3,7 +3,6 @@
 #include <atomic>
 
 #include "allocator/support/options.h"
-#include "shim/hook_table.h"
 
 namespace tidepool::shim {
 
@@ -27,9 +26,6 @@ const Options& options() noexcept;
 
 /// The first hook of the process calls this: finds the driver, decides the mode. Cheap afterwards.
 Mode enter_process() noexcept;
-
-/// The definition behind ours in the order of loading; null where the driver was loaded for others only.
-void* next_definition(Hook hook) noexcept;
 
 /// Depth of our own frames on this thread: calls that the driver makes while it serves us, and calls of our
 /// own, go straight through. initial-exec: no allocation on first use.

@@ -78,6 +78,10 @@ void* real_dlsym(void* handle, const char* name) noexcept {
   return reinterpret_cast<void* (*)(void*, const char*)>(tp_real_dlsym)(handle, name);
 }
 
+void* next_definition(const HookRow& row) noexcept {
+  return real_dlsym(RTLD_NEXT, row.name);
+}
+
 bool is_drivers(const void* function, const char* symbol) noexcept {
   return function != nullptr && real_driver() != nullptr && real_dlsym(g_handle, symbol) == function;
 }

@@ -27,6 +27,10 @@ struct RealDriver {
   const char* missing = nullptr;
 };
 
+/// The function behind ours in the order of loading (RTLD_NEXT); null where the driver was loaded for others
+/// only. For calls before real_driver() has found the driver.
+void* next_definition(const HookRow& row) noexcept;
+
 /// Opens libcuda.so.1 and finds its functions, once; null if it cannot be opened. Calls nothing in it. May be
 /// called inside dlsym.
 const RealDriver* real_driver() noexcept;

@@ -74,6 +74,7 @@ mkdir -p "$out" 2>/dev/null || usage_error "cannot make $out"
 [[ -w $out ]] || usage_error "cannot write into $out"
 
 # Whoever stops this must not leave a section at work on the device.
+exec {console}>&2  # a trap runs with the redirections of what it interrupts
 child=''
 stop() {
   trap - INT TERM HUP
@@ -82,7 +83,7 @@ stop() {
     wait "$child" 2>/dev/null || true
   fi
   python3 -B tests/device/read_probe.py "$out" --quiet --merge "$out/probe.json" || true
-  printf 'probe.sh: stopped; what was measured is in %s\n' "$out" >&2
+  printf 'probe.sh: stopped; what was measured is in %s\n' "$out" >&"$console"
   exit 130
 }
 trap stop INT TERM HUP

@@ -49,15 +49,21 @@ bool holds(CUdeviceptr block, unsigned char value) {
   return std::count(bytes.begin(), bytes.end(), value) == static_cast<long>(kBlock);
 }
 
+// A context of the program's own, current from here on, with a stream in it.
+CUcontext other_context(CUstream* stream) {
+  CUcontext context = nullptr;
+  EXPECT(DRIVER(cuCtxCreate_v4)(&context, nullptr, 0, 0) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuStreamCreate)(stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+  return context;
+}
+
 // Memory of the primary context, used in the streams of another one: pending work there must find it.
 void foreign_context() {
   const CUcontext primary = start();
   const std::vector<CUdeviceptr> blocks = filled_blocks();
   const auto set = DRIVER(cuMemsetD8Async);
-  CUcontext other = nullptr;
   CUstream stream = nullptr;
-  EXPECT(DRIVER(cuCtxCreate_v4)(&other, nullptr, 0, 0) == CUDA_SUCCESS);
-  EXPECT(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+  CUcontext other = other_context(&stream);
   for (int i = 0; i < 20; ++i) {
     EXPECT(set(blocks[0], 77, kBlock, nullptr) == CUDA_SUCCESS);
     EXPECT(set(blocks[1], 78, kBlock, stream) == CUDA_SUCCESS);
@@ -81,10 +87,8 @@ void foreign_free() {
   const CUcontext primary = start();
   const std::vector<CUdeviceptr> blocks = filled_blocks();
   const auto set = DRIVER(cuMemsetD8Async);
-  CUcontext other = nullptr;
   CUstream stream = nullptr;
-  EXPECT(DRIVER(cuCtxCreate_v4)(&other, nullptr, 0, 0) == CUDA_SUCCESS);
-  EXPECT(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+  CUcontext other = other_context(&stream);
   const CUhostFn wait = [](void*) {
     while (!may_end) std::this_thread::yield();
   };
@@ -117,10 +121,8 @@ void foreign_destroy_race() {
   const std::vector<CUdeviceptr> blocks = filled_blocks();
   std::thread maker([&] {
     while (!stop) {
-      CUcontext other = nullptr;
       CUstream stream = nullptr;
-      EXPECT(DRIVER(cuCtxCreate_v4)(&other, nullptr, 0, 0) == CUDA_SUCCESS);
-      EXPECT(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+      CUcontext other = other_context(&stream);
       EXPECT(DRIVER(cuMemsetD8Async)(blocks[0], 5, kBlock, stream) == CUDA_SUCCESS);
       EXPECT(DRIVER(cuCtxSynchronize)() == CUDA_SUCCESS);
       EXPECT(DRIVER(cuCtxDestroy_v2)(other) == CUDA_SUCCESS);
@@ -141,11 +143,9 @@ void foreign_error() {
   const CUcontext primary = start();
   const std::vector<CUdeviceptr> blocks = filled_blocks();
   std::thread([&] {
-    CUcontext other = nullptr;
     CUstream stream = nullptr;
     CUdeviceptr gone = 0;
-    EXPECT(DRIVER(cuCtxCreate_v4)(&other, nullptr, 0, 0) == CUDA_SUCCESS);
-    EXPECT(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    (void)other_context(&stream);
     EXPECT(DRIVER(cuMemsetD8Async)(blocks[0], 5, kBlock, stream) == CUDA_SUCCESS);
     EXPECT(DRIVER(cuCtxSynchronize)() == CUDA_SUCCESS);
     EXPECT(DRIVER(cuMemAddressReserve)(&gone, 2 * kMiB, 0, 0, 0) == CUDA_SUCCESS);
@@ -174,10 +174,8 @@ void context_destroy() {
   const std::vector<CUdeviceptr> blocks = filled_blocks();
   const auto set = DRIVER(cuMemsetD8Async);
   for (int round = 0; round < 3; ++round) {
-    CUcontext other = nullptr;
     CUstream stream = nullptr;
-    EXPECT(DRIVER(cuCtxCreate_v4)(&other, nullptr, 0, 0) == CUDA_SUCCESS);
-    EXPECT(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    CUcontext other = other_context(&stream);
     EXPECT(set(blocks[0], 1, kBlock, stream) == CUDA_SUCCESS);
     EXPECT(DRIVER(cuStreamSynchronize)(stream) == CUDA_SUCCESS);
     EXPECT(DRIVER(cuCtxDestroy_v2)(other) == CUDA_SUCCESS);

@@ -27,6 +27,11 @@ struct CountedEntry<H, What, CUresult (*)(A...)> {
 
   static CUresult call(A... args) noexcept {
     const void* const caller = __builtin_return_address(0);
+    // As in shim/entry.h: a constructor of the driver, run by our own dlopen of it.
+    if (shim::t_depth != 0 && shim::g_mode.load(std::memory_order_acquire) == shim::Mode::kCold) {
+      const auto next = reinterpret_cast<Function>(shim::next_definition(shim::hook_row(H)));
+      return next != nullptr ? next(args...) : CUDA_ERROR_NOT_INITIALIZED;
+    }
     const shim::Mode mode = shim::enter_process();
     const shim::RealDriver* const driver = shim::real_driver();
     if (driver == nullptr) return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
