@@ -60,10 +60,10 @@ std::map<std::string, std::uint64_t> calls_made(const ReportPage& page) {
   return rows;
 }
 
-std::map<std::string, std::uint64_t> unknown_names(const ReportPage& page) {
+std::map<std::string, std::uint64_t> names(const ReportPage::NameList& list) {
   std::map<std::string, std::uint64_t> rows;
-  const std::size_t n = std::min<std::size_t>(page.unknown_count.load(), ReportPage::kMaxUnknown);
-  for (std::size_t i = 0; i < n; ++i) rows[page.unknown[i].name] += page.unknown[i].count.load();
+  const std::size_t n = std::min<std::size_t>(list.used.load(), ReportPage::NameList::kMax);
+  for (std::size_t i = 0; i < n; ++i) rows[list.rows[i].name] += list.rows[i].count.load();
   return rows;
 }
 
@@ -110,8 +110,11 @@ std::string report_json(const ReportPage& page, const Options& options, const Pr
                                ", \"dropped\": " + number(page.operations_dropped) +
                                ", \"longest_queue\": " + number(page.longest_queue) + " }"),
       member("calls", counts(calls_made(page))),
-      member("unknown_entry_points", counts(unknown_names(page))),
-      member("unknown_entry_points_not_listed", number(page.unknown_other)),
+      member("not_supported", counts(names(page.unsupported))),
+      member("not_supported_not_listed", number(page.unsupported.other)),
+      member("unknown_entry_points", counts(names(page.unknown))),
+      member("unknown_entry_points_not_listed", number(page.unknown.other)),
+      member("export_tables", counts(names(page.export_tables))),
       member("errors_total", number(page.errors_total)),
       member("errors", error_texts(page)),
   };

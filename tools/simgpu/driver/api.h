@@ -60,6 +60,7 @@
 /// See simgpu/abi.h.
 extern "C" SIMGPU_EXPORT int simgpuLibrarySetBody(void* library, const char* name,
                                                   const SimgpuKernelBody* body);
+extern "C" SIMGPU_EXPORT void simgpuNote(const char* name);
 
 namespace simgpu {
 

@@ -1,3 +1,5 @@
+#include <string>
+
 #include "tools/simgpu/driver/api.h"
 
 namespace simgpu {
@@ -22,6 +24,18 @@ const ErrorRow* find_error(CUresult code) {
   return nullptr;
 }
 
+std::string uuid_text(const CUuuid& id) {
+  std::string text;
+  for (std::size_t i = 0; i < sizeof id.bytes; ++i) {
+    constexpr char kDigits[] = "0123456789abcdef";
+    const auto byte = static_cast<unsigned char>(id.bytes[i]);
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += kDigits[byte / 16];
+    text += kDigits[byte % 16];
+  }
+  return text;
+}
+
 }  // namespace
 
 extern "C" SIMGPU_EXPORT CUresult CUDAAPI cuGetErrorName(CUresult error, const char** name) {
@@ -40,10 +54,12 @@ extern "C" SIMGPU_EXPORT CUresult CUDAAPI cuGetErrorString(CUresult error, const
   return row == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-/// simgpu has no private tables; programs with static cudart need them and cannot run on it.
+/// simgpu has no private tables; programs with static cudart need them and cannot run on it. Which were asked
+/// for is in the report.
 extern "C" SIMGPU_EXPORT CUresult CUDAAPI cuGetExportTable(const void** table, const CUuuid* id) {
   count_call(Entry::cuGetExportTable);
   if (table == nullptr || id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  note_export_table(uuid_text(*id).c_str());
   return CUDA_ERROR_NOT_FOUND;
 }
 

@@ -4,3 +4,4 @@
 /// per-thread twin as cuMemcpy_ptds. Without this switch the header renames the base names.
 #define __CUDA_API_VERSION_INTERNAL  // NOLINT(bugprone-reserved-identifier)
 #include <cuda.h>
+#include <cudaProfiler.h>

@@ -32,13 +32,30 @@ void carry_over(ReportPage& to) {
   for (std::size_t i = 0; i < ReportPage::kMaxEntries; ++i) {
     add(to.calls[i], g_private_page.calls[i].load(std::memory_order_relaxed));
   }
-  const std::uint32_t unknown = g_private_page.unknown_count.load(std::memory_order_relaxed);
-  for (std::uint32_t i = 0; i < unknown; ++i) {
-    copy_text(to.unknown[i].name, g_private_page.unknown[i].name);
-    to.unknown[i].count.store(g_private_page.unknown[i].count.load(std::memory_order_relaxed),
-                              std::memory_order_relaxed);
+  for (const auto list : {&ReportPage::unknown, &ReportPage::unsupported, &ReportPage::export_tables}) {
+    const ReportPage::NameList& from = g_private_page.*list;
+    const std::uint32_t used = from.used.load(std::memory_order_relaxed);
+    for (std::uint32_t i = 0; i < used; ++i) {
+      copy_text((to.*list).rows[i].name, from.rows[i].name);
+      add((to.*list).rows[i].count, from.rows[i].count.load(std::memory_order_relaxed));
+    }
+    add((to.*list).other, from.other.load(std::memory_order_relaxed));
+    (to.*list).used.store(used, std::memory_order_release);
   }
-  to.unknown_count.store(unknown, std::memory_order_release);
+}
+
+void count_name(ReportPage::NameList ReportPage::*which, const char* name) {
+  const std::scoped_lock lock(text_mutex());
+  ReportPage::NameList& list = page().*which;
+  const std::uint32_t used = list.used.load(std::memory_order_relaxed);
+  for (std::uint32_t i = 0; i < used; ++i) {
+    if (std::strncmp(list.rows[i].name, name, sizeof list.rows[i].name - 1) == 0)
+      return add(list.rows[i].count);
+  }
+  if (used == ReportPage::NameList::kMax) return add(list.other);
+  copy_text(list.rows[used].name, name);
+  add(list.rows[used].count);
+  list.used.store(used + 1, std::memory_order_release);
 }
 
 }  // namespace
@@ -74,17 +91,13 @@ void open_page(const std::string& path) {
 }
 
 void note_unknown_entry(const char* name) noexcept {
-  const std::scoped_lock lock(text_mutex());
-  ReportPage& p = page();
-  const std::uint32_t known = p.unknown_count.load(std::memory_order_relaxed);
-  for (std::uint32_t i = 0; i < known; ++i) {
-    if (std::strncmp(p.unknown[i].name, name, sizeof p.unknown[i].name - 1) == 0)
-      return add(p.unknown[i].count);
-  }
-  if (known == ReportPage::kMaxUnknown) return add(p.unknown_other);
-  copy_text(p.unknown[known].name, name);
-  add(p.unknown[known].count);
-  p.unknown_count.store(known + 1, std::memory_order_release);
+  count_name(&ReportPage::unknown, name);
+}
+void note_unsupported(const char* name) noexcept {
+  count_name(&ReportPage::unsupported, name);
+}
+void note_export_table(const char* id) noexcept {
+  count_name(&ReportPage::export_tables, id);
 }
 
 void report_error(const std::string& text) {

@@ -13,8 +13,12 @@ ReportPage& page() noexcept;
 /// Maps the shared page and claims it for this process if it is the first. Called once, by cuInit.
 void open_page(const std::string& path);
 
-/// Counts a lookup of a name that simgpu does not have.
+/// Counts a lookup of a name that simgpu does not know.
 void note_unknown_entry(const char* name) noexcept;
+/// Counts a call of a function that answers CUDA_ERROR_NOT_SUPPORTED.
+void note_unsupported(const char* name) noexcept;
+/// Counts a request for a private table; `id` is the text of its UUID.
+void note_export_table(const char* id) noexcept;
 
 /// Records an error and prints it as one line "simgpu: error: …" on stderr. Lines after the first 32 are
 /// counted only.

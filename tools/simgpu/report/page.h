@@ -20,12 +20,18 @@ struct TransferCount {
 struct ReportPage {
   static constexpr std::uint32_t kVersion = 1;
   static constexpr std::size_t kMaxEntries = 512;
-  static constexpr std::size_t kMaxUnknown = 128;
   static constexpr std::size_t kMaxErrors = 32;
 
-  struct UnknownEntry {
-    char name[96];
-    std::atomic<std::uint64_t> count;
+  /// Names with counts, in the order in which they first came.
+  struct NameList {
+    static constexpr std::size_t kMax = 128;
+    struct Row {
+      char name[96];
+      std::atomic<std::uint64_t> count;
+    };
+    std::atomic<std::uint32_t> used;   ///< rows in use
+    std::atomic<std::uint64_t> other;  ///< how often names came that found no row
+    Row rows[kMax];
   };
   struct ErrorText {
     char text[480];
@@ -50,9 +56,9 @@ struct ReportPage {
   std::atomic<std::uint64_t> operations_dropped;  ///< queued work that an error of its context discarded
   std::atomic<std::uint64_t> longest_queue;       ///< most operations that ever waited in one stream
 
-  std::atomic<std::uint32_t> unknown_count;  ///< rows of `unknown` in use
-  std::atomic<std::uint64_t> unknown_other;  ///< lookups of further names, beyond kMaxUnknown
-  UnknownEntry unknown[kMaxUnknown];
+  NameList unknown;        ///< lookups of names that simgpu does not know
+  NameList unsupported;    ///< calls of driver and runtime functions that it knows and does not have
+  NameList export_tables;  ///< private tables that were asked for, by UUID
 
   std::atomic<std::uint64_t> errors_total;  ///< errors that were reported; the first kMaxErrors have a text
   ErrorText errors[kMaxErrors];

@@ -49,4 +49,8 @@ using SimgpuRegisterKernelFn = int (*)(const void* host_stub, const SimgpuKernel
 /// Returns a CUresult. The text "simgpu" in place of an image makes a library without kernels.
 using SimgpuLibrarySetBodyFn = int (*)(void* library, const char* name, const SimgpuKernelBody* body);
 
+/// Exported by simgpu's libcuda and found by cuGetProcAddress: puts a function that the caller does not have
+/// into the report's list of what is not supported. `name` is copied. Thread-safe.
+using SimgpuNoteFn = void (*)(const char* name);
+
 }  // extern "C"
