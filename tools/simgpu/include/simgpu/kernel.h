@@ -219,7 +219,7 @@ struct Layout {
     const std::size_t sizes[] = {sizeof(A)..., 0};
     const std::size_t aligns[] = {alignof(A)..., 1};
     std::uint32_t offset = 0;
-    for (std::size_t i = 0; i < sizeof...(A); ++i) {
+    for (std::size_t i = 0; i + 1 < sizeof...(A) + 1; ++i) {  // so written for kernels without parameters
       offset = align_up(offset, aligns[i]);
       params[i] = SimgpuParam{offset, static_cast<std::uint32_t>(sizes[i])};
       offset += static_cast<std::uint32_t>(sizes[i]);

@@ -1,0 +1,78 @@
+#include "tests/conformance/case.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace conformance {
+namespace {
+
+constexpr long kFirstBrokenContext = 700;  ///< CUDA_ERROR_ILLEGAL_ADDRESS and what is like it
+constexpr long kLastBrokenContext = 719;
+
+int g_verdict_fd = STDOUT_FILENO;
+
+std::vector<Case>& registry() {
+  static std::vector<Case> all;
+  return all;
+}
+
+[[noreturn]] void end_with(const std::string& verdict, int status) {
+  const std::string line = verdict + "\n";
+  // One write of a short line into a pipe: threads and children cannot mix theirs.
+  const ssize_t written = ::write(g_verdict_fd, line.data(), line.size());
+  ::_exit(written < 0 ? 2 : status);
+}
+
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  constexpr std::size_t kLongest = 2000;
+  if (text.size() > kLongest) text.resize(kLongest);
+  return text;
+}
+
+}  // namespace
+
+const std::vector<Case>& cases() {
+  std::vector<Case>& all = registry();
+  std::sort(all.begin(), all.end(),
+            [](const Case& a, const Case& b) { return std::strcmp(a.name, b.name) < 0; });
+  return all;
+}
+
+bool enroll(const char* name, const char* section, unsigned traits, void (*body)()) {
+  registry().push_back(Case{name, section, traits, body});
+  return true;
+}
+
+void run_case(const Case& chosen, int verdict_fd) {
+  g_verdict_fd = verdict_fd;
+  chosen.body();
+  end_with("pass", 0);
+}
+
+void fail(const char* file, int line, const std::string& what) {
+  const char* slash = std::strrchr(file, '/');
+  end_with("fail " + one_line(std::string(slash == nullptr ? file : slash + 1) + ":" + std::to_string(line) +
+                              ": " + what),
+           1);
+}
+
+void skip(const std::string& why) {
+  end_with("skip " + one_line(why), 0);
+}
+
+void check_result(long got, std::initializer_list<long> wanted, const char* call, const char* wanted_text,
+                  const char* file, int line) {
+  if (std::find(wanted.begin(), wanted.end(), got) != wanted.end()) return;
+  fail(file, line, std::string(call) + " gives " + std::to_string(got) + ", not " + wanted_text);
+}
+
+void check_fails(long got, const char* call, const char* file, int line) {
+  if (got == 0) fail(file, line, std::string(call) + " succeeds");
+  if (got >= kFirstBrokenContext && got <= kLastBrokenContext)
+    fail(file, line, std::string(call) + " broke the context: " + std::to_string(got));
+}
+
+}  // namespace conformance
