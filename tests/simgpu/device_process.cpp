@@ -6,6 +6,8 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
+#include "tools/simgpu/machine/machine_file.h"
+
 extern "C" int simgpuLibrarySetBody(void* library, const char* name, const SimgpuKernelBody* body);
 
 namespace simgpu_test {
@@ -17,12 +19,18 @@ constexpr int kExpectationFailed = 99;
 
 int on_device(const DeviceSetup& setup, const std::function<int()>& body) {
   std::fflush(nullptr);
+  simgpu::MachineConfig config;
+  config.seed = setup.seed;
+  config.schedule = setup.in_order ? simgpu::Schedule::kInOrder : simgpu::Schedule::kAdversarial;
+  config.device_count = setup.devices;
+  for (std::uint32_t i = 0; i < setup.devices; ++i) config.devices[i].memory_bytes = setup.memory_bytes;
+  const auto machine = simgpu::MachineFile::create(config);
+  REQUIRE(machine != nullptr);
+  const std::string path = machine->path();
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
   if (child == 0) {
-    ::setenv("SIMGPU_SEED", std::to_string(setup.seed).c_str(), 1);
-    ::setenv("SIMGPU_MEMORY", std::to_string(setup.memory_bytes).c_str(), 1);
-    ::setenv("SIMGPU_SCHEDULE", setup.in_order ? "inorder" : "adversarial", 1);
+    ::setenv(simgpu::MachineFile::kVariable, path.c_str(), 1);
     if (setup.with_context) {
       CUcontext context = nullptr;
       OK(cuInit(0));

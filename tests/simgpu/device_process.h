@@ -19,6 +19,7 @@ inline constexpr std::uint64_t kFrame = 2 * kMiB;
 struct DeviceSetup {
   std::uint64_t seed = 1;
   std::uint64_t memory_bytes = 64 * kMiB;
+  std::uint32_t devices = 1;  ///< each of memory_bytes
   bool in_order = false;
   bool with_context = true;  ///< cuInit and the primary context are done before the body
 };

@@ -1,12 +1,11 @@
-#include <sys/mman.h>
-#include <unistd.h>
-
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -16,39 +15,14 @@
 #include "tools/simgpu/cmd/options.h"
 #include "tools/simgpu/cmd/profile.h"
 #include "tools/simgpu/cmd/report_json.h"
+#include "tools/simgpu/machine/machine_file.h"
 
 namespace {
 
-using simgpu::ReportPage;
 using namespace simgpu::cmd;  // this file is the command
 namespace fs = std::filesystem;
 
 constexpr int kOwnFailure = 125;
-
-/// The page that the program's device writes into. It is this process' file, so it survives the program.
-class SharedPage {
- public:
-  SharedPage() : fd_(::memfd_create("simgpu-report", MFD_CLOEXEC)) {
-    void* mapped = MAP_FAILED;
-    if (fd_ >= 0 && ::ftruncate(fd_, sizeof(ReportPage)) == 0) {
-      mapped = ::mmap(nullptr, sizeof(ReportPage), PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
-    }
-    if (mapped == MAP_FAILED) throw std::runtime_error("cannot make the report's page");
-    page_ = static_cast<ReportPage*>(mapped);
-  }
-  SharedPage(const SharedPage&) = delete;
-  SharedPage& operator=(const SharedPage&) = delete;
-
-  [[nodiscard]] const ReportPage& page() const { return *page_; }
-  /// Where other processes of this user can open it.
-  [[nodiscard]] std::string path() const {
-    return "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(fd_);
-  }
-
- private:
-  int fd_;
-  ReportPage* page_ = nullptr;
-};
 
 /// The folder that holds bin/ and lib/, in the build tree and installed.
 fs::path prefix() {
@@ -64,24 +38,33 @@ fs::path library_folder() {
                            "; is simgpu installed whole?");
 }
 
-std::vector<std::pair<std::string, std::string>> variables(const Options& o, const Profile& p,
-                                                           const SharedPage& page) {
-  constexpr double kNanosPerSecond = 1e9;
+std::vector<std::pair<std::string, std::string>> variables(const simgpu::MachineFile& machine) {
   const char* before = std::getenv("LD_LIBRARY_PATH");
   std::string path = library_folder().string();
   if (before != nullptr && *before != '\0') path += std::string(":") + before;
-  return {{"LD_LIBRARY_PATH", path},
-          {"SIMGPU_NAME", p.name},
-          {"SIMGPU_MEMORY", std::to_string(p.memory_bytes)},
-          {"SIMGPU_COMPUTE_MAJOR", std::to_string(p.compute_major)},
-          {"SIMGPU_COMPUTE_MINOR", std::to_string(p.compute_minor)},
-          {"SIMGPU_MULTIPROCESSORS", std::to_string(p.multiprocessors)},
-          {"SIMGPU_DEVICE_BYTES_PER_NS", std::to_string(p.memory_bytes_per_second / kNanosPerSecond)},
-          {"SIMGPU_LINK_BYTES_PER_NS", std::to_string(p.link_bytes_per_second / kNanosPerSecond)},
-          {"SIMGPU_LAUNCH_NS", std::to_string(p.launch_ns)},
-          {"SIMGPU_SEED", std::to_string(o.seed)},
-          {"SIMGPU_SCHEDULE", o.schedule},
-          {"SIMGPU_PAGE", page.path()}};
+  return {{"LD_LIBRARY_PATH", path}, {simgpu::MachineFile::kVariable, machine.path()}};
+}
+
+simgpu::DeviceConfig device_config(const Profile& p, const Options& o) {
+  constexpr std::uint64_t kFrame = std::uint64_t{2} << 20;
+  simgpu::DeviceConfig c;
+  std::snprintf(c.name, sizeof c.name, "%s", p.name.c_str());
+  c.memory_bytes = o.memory_bytes.value_or(p.memory_bytes) / kFrame * kFrame;
+  c.memory_bytes_per_second = p.memory_bytes_per_second;
+  c.compute_major = p.compute_major;
+  c.compute_minor = p.compute_minor;
+  c.multiprocessors = p.multiprocessors;
+  c.link_bytes_per_second = p.link_bytes_per_second;
+  c.launch_ns = p.launch_ns;
+  return c;
+}
+
+simgpu::MachineConfig machine_config(const Options& o) {
+  simgpu::MachineConfig c;
+  c.seed = o.seed;
+  c.schedule = o.schedule == "inorder" ? simgpu::Schedule::kInOrder : simgpu::Schedule::kAdversarial;
+  c.devices[0] = device_config(load_profile(o.device, prefix() / "share/tidepool/profiles"), o);
+  return c;
 }
 
 void write_report(const std::string& file, const std::string& text) {
@@ -92,21 +75,13 @@ void write_report(const std::string& file, const std::string& text) {
 }
 
 Ending run(const Options& options) {
-  constexpr std::uint64_t kFrame = std::uint64_t{2} << 20;
-  Profile profile = load_profile(options.device, prefix() / "share/tidepool/profiles");
-  if (options.memory_bytes) profile.memory_bytes = *options.memory_bytes;
-  profile.memory_bytes = profile.memory_bytes / kFrame * kFrame;
-  const SharedPage page;
+  const std::unique_ptr<simgpu::MachineFile> machine = simgpu::MachineFile::create(machine_config(options));
+  if (machine == nullptr)
+    throw std::runtime_error(std::string("cannot make a machine: ") + std::strerror(errno));
   // A report that cannot be written is better known before a long run than after it.
   if (!options.report.empty()) write_report(options.report, "");
-  Ending ending = run_command(options.command, variables(options, profile, page));
-  if (!options.report.empty())
-    write_report(options.report, report_json(page.page(), options, profile, ending));
-  if (const auto others = page.page().other_processes.load(); others != 0) {
-    std::fprintf(stderr, "simgpu: warning: %u more process%s called cuInit; each had a device of its own%s\n",
-                 others, others == 1 ? "" : "es",
-                 options.report.empty() ? "" : ", and the report covers the first only");
-  }
+  Ending ending = run_command(options.command, variables(*machine));
+  if (!options.report.empty()) write_report(options.report, report_json(**machine, ending));
   return ending;
 }
 

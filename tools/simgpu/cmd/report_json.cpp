@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <memory>
 #include <string_view>
 
 namespace simgpu::cmd {
@@ -79,28 +80,44 @@ std::string member(const char* name, const std::string& value) {
   return std::string("  \"") + name + "\": " + value;
 }
 
+std::string device_json(const DeviceConfig& config) {
+  return "{ \"name\": " + json_string(static_cast<const char*>(config.name)) +
+         ", \"memory_bytes\": " + std::to_string(config.memory_bytes) + ", \"compute_capability\": \"" +
+         std::to_string(config.compute_major) + "." + std::to_string(config.compute_minor) + "\" }";
+}
+
+std::string memory_json(const DeviceUse& use) {
+  return "{ \"physical_now_bytes\": " + number(use.now) + ", \"physical_peak_bytes\": " + number(use.peak) +
+         ", \"plain_now_bytes\": " + number(use.plain_now) + ", \"vmm_now_bytes\": " + number(use.vmm_now) +
+         " }";
+}
+
+std::unique_ptr<ReportPage> all_processes(const Machine& machine) {
+  auto sum = std::make_unique<ReportPage>();
+  add_report(sum.get(), machine.departed);
+  for (const ProcessSlot& slot : machine.processes) add_report(sum.get(), slot.report);
+  return sum;
+}
+
 }  // namespace
 
-std::string report_json(const ReportPage& page, const Options& options, const Profile& profile,
-                        const Ending& ending) {
+std::string report_json(const Machine& machine, const Ending& ending) {
   const bool by_signal = ending.signal != 0;
-  const std::string pid = page.owner_pid.load() == 0 ? "null" : number(page.owner_pid);
+  const std::unique_ptr<ReportPage> sum = all_processes(machine);
+  const ReportPage& page = *sum;
+  const std::int32_t first = machine.processes[0].pid.load();
+  const std::uint32_t count = machine.process_count.load();
   const std::string members[] = {
       member("schema", json_string("simgpu.report/1")),
-      member("device", "{ \"name\": " + json_string(profile.name) +
-                           ", \"memory_bytes\": " + std::to_string(profile.memory_bytes) +
-                           ", \"compute_capability\": \"" + std::to_string(profile.compute_major) + "." +
-                           std::to_string(profile.compute_minor) + "\" }"),
-      member("seed", std::to_string(options.seed)),
-      member("schedule", json_string(options.schedule)),
+      member("device", device_json(machine.config.devices[0])),
+      member("seed", std::to_string(machine.config.seed)),
+      member("schedule",
+             json_string(machine.config.schedule == Schedule::kInOrder ? "inorder" : "adversarial")),
       member("command", "{ \"exit_code\": " + (by_signal ? "null" : std::to_string(ending.exit_code)) +
                             ", \"signal\": " + (by_signal ? std::to_string(ending.signal) : "null") + " }"),
-      member("pid", pid),
-      member("other_processes", number(page.other_processes)),
-      member("memory", "{ \"physical_now_bytes\": " + number(page.physical_now) +
-                           ", \"physical_peak_bytes\": " + number(page.physical_peak) +
-                           ", \"plain_now_bytes\": " + number(page.plain_now) +
-                           ", \"vmm_now_bytes\": " + number(page.vmm_now) + " }"),
+      member("pid", first == 0 ? "null" : std::to_string(first)),
+      member("other_processes", std::to_string(count == 0 ? 0 : count - 1)),
+      member("memory", memory_json(machine.use[0])),
       member("copies", "{\n    \"h2d\": " + transfer(page.h2d) + ",\n    \"d2h\": " + transfer(page.d2h) +
                            ",\n    \"d2d\": " + transfer(page.d2d) + ",\n    \"h2h\": " + transfer(page.h2h) +
                            "\n  }"),

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <iterator>
@@ -36,7 +37,7 @@ constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t unit) {
   return (n + unit - 1) / unit * unit;
 }
 
-int protection(unsigned long long access) {
+int protection(unsigned access) {
   switch (access) {
     case CU_MEM_ACCESS_FLAGS_PROT_READ:
       return PROT_READ;
@@ -159,16 +160,16 @@ CUresult AddressSpace::map(std::uint64_t base, Physical* physical, bool plain) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (!room_for_one_more()) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult placed = physical_.add_mapping(physical, base - kWindows[0].begin);
+  const CUresult placed = physical->memory->add_mapping(physical, base - kWindows[0].begin);
   if (placed != CUDA_SUCCESS) return placed;
-  void* got = ::mmap(pointer(base), physical->size, PROT_NONE, MAP_SHARED | MAP_FIXED, physical_.fd(),
+  void* got = ::mmap(pointer(base), physical->size, PROT_NONE, MAP_SHARED | MAP_FIXED, physical->memory->fd(),
                      static_cast<off_t>(physical->file_offset));
   if (got == MAP_FAILED) {
-    physical_.drop_mapping(physical);
+    physical->memory->drop_mapping(physical);
     report_error("the system refused a mapping: it may have reached the sysctl vm.max_map_count");
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  mappings_.emplace(base, Mapping{base, physical->size, physical});
+  mappings_.emplace(base, Mapping{base, physical->size, physical, {}});
   return CUDA_SUCCESS;
 }
 
@@ -188,20 +189,33 @@ CUresult AddressSpace::unmap(std::uint64_t base, std::uint64_t size, bool plain)
       ::mmap(pointer(base), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   if (got == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   for (auto it = mappings_.find(base); it != mappings_.end() && it->first < base + size;) {
-    physical_.drop_mapping(it->second.physical);
+    it->second.physical->memory->drop_mapping(it->second.physical);
     it = mappings_.erase(it);
   }
   return CUDA_SUCCESS;
 }
 
-CUresult AddressSpace::set_access(std::uint64_t base, std::uint64_t size, unsigned long long access,
-                                  bool plain) {
+unsigned Mapping::strongest() const {
+  return *std::max_element(access.begin(), access.end());
+}
+
+CUresult AddressSpace::set_access(std::uint64_t base, std::uint64_t size, int ordinal,
+                                  unsigned long long access, bool plain) {
   if (!whole_mappings(base, size, plain)) return CUDA_ERROR_INVALID_VALUE;
-  if (::mprotect(pointer(base), size, protection(access)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  // Entering the pages now keeps page faults out of the kernels that touch them first.
-  if (access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) ::madvise(pointer(base), size, MADV_POPULATE_WRITE);
-  for (auto it = mappings_.find(base); it != mappings_.end() && it->first < base + size; ++it) {
-    it->second.access = access;
+  const auto end_of_range = [&](const auto& it) { return it == mappings_.end() || it->first >= base + size; };
+  for (auto it = mappings_.find(base); !end_of_range(it); ++it) {
+    it->second.access[static_cast<std::size_t>(ordinal)] = static_cast<std::uint8_t>(access);
+  }
+  // Neighbours that mostly end up alike are changed together.
+  for (auto it = mappings_.find(base); !end_of_range(it);) {
+    const std::uint64_t from = it->first;
+    const unsigned strongest = it->second.strongest();
+    std::uint64_t to = from;
+    for (; !end_of_range(it) && it->second.strongest() == strongest; ++it) to = it->first + it->second.size;
+    if (::mprotect(pointer(from), to - from, protection(strongest)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    // Entering the pages now keeps page faults out of the kernels that touch them first.
+    if (strongest == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+      ::madvise(pointer(from), to - from, MADV_POPULATE_WRITE);
   }
   return CUDA_SUCCESS;
 }
@@ -218,17 +232,6 @@ bool AddressSpace::mapped(std::uint64_t address, std::uint64_t bytes) const {
   const std::uint64_t end = address + bytes;
   if (end < address) return false;
   for (const Mapping* m = mapping_at(address); m != nullptr; m = mapping_at(m->base + m->size)) {
-    if (end <= m->base + m->size) return true;
-  }
-  return false;
-}
-
-bool AddressSpace::accessible(std::uint64_t address, std::uint64_t bytes, bool write) const {
-  const std::uint64_t end = address + bytes;
-  if (end < address) return false;
-  for (const Mapping* m = mapping_at(address); m != nullptr; m = mapping_at(m->base + m->size)) {
-    if (m->access == CU_MEM_ACCESS_FLAGS_PROT_NONE) return false;
-    if (write && m->access != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return false;
     if (end <= m->base + m->size) return true;
   }
   return false;

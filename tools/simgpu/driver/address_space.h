@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -22,15 +23,20 @@ struct Mapping {
   std::uint64_t base = 0;
   std::uint64_t size = 0;
   Physical* physical = nullptr;
-  unsigned long long access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  /// CUmemAccess_flags by device ordinal.
+  std::array<std::uint8_t, MachineConfig::kMaxDevices> access{};
+
+  /// The most that any device may do: what the host's page tables say.
+  [[nodiscard]] unsigned strongest() const;
 };
 
-/// The device's addresses: reservations and what is mapped into them, by the rules of the CUDA driver API's
-/// "Virtual Memory Management" page. Addresses are addresses of this process too; what is not mapped or has
-/// no access is PROT_NONE, so that a touch traps. Not thread-safe: the device lock protects it.
+/// The devices' addresses, one space for all of them: reservations and what is mapped into them, by the rules
+/// of the CUDA driver API's "Virtual Memory Management" page. Addresses are addresses of this process too;
+/// what is not mapped or has no access is PROT_NONE, so that a touch traps. Not thread-safe: the device lock
+/// protects it.
 class AddressSpace {
  public:
-  explicit AddressSpace(PhysicalMemory& physical) : physical_(physical) {}
+  AddressSpace() = default;
   AddressSpace(const AddressSpace&) = delete;
   AddressSpace& operator=(const AddressSpace&) = delete;
 
@@ -43,16 +49,15 @@ class AddressSpace {
   CUresult map(std::uint64_t base, Physical* physical, bool plain);
   /// Removes one or several whole neighbouring mappings. Does not wait for any work.
   CUresult unmap(std::uint64_t base, std::uint64_t size, bool plain);
-  /// Sets the access of one or several whole neighbouring mappings.
-  CUresult set_access(std::uint64_t base, std::uint64_t size, unsigned long long access, bool plain);
+  /// Sets a device's access to one or several whole neighbouring mappings.
+  CUresult set_access(std::uint64_t base, std::uint64_t size, int ordinal, unsigned long long access,
+                      bool plain);
 
   /// Null where nothing is mapped or reserved.
   [[nodiscard]] const Mapping* mapping_at(std::uint64_t address) const;
   [[nodiscard]] const Reservation* reservation_at(std::uint64_t address) const;
   /// True if every byte is mapped, with any access.
   [[nodiscard]] bool mapped(std::uint64_t address, std::uint64_t bytes) const;
-  /// True if every byte is mapped with access for reading, or for writing.
-  [[nodiscard]] bool accessible(std::uint64_t address, std::uint64_t bytes, bool write) const;
 
  private:
   bool take(std::uint64_t base, std::uint64_t extent);
@@ -60,7 +65,6 @@ class AddressSpace {
   bool whole_mappings(std::uint64_t base, std::uint64_t size, bool plain) const;
   bool room_for_one_more();
 
-  PhysicalMemory& physical_;
   std::map<std::uint64_t, Reservation> reservations_;
   std::map<std::uint64_t, Mapping> mappings_;
   Intervals taken_;  ///< reserved extents, plus a gap of one frame after each

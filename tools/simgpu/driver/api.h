@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "tools/simgpu/driver/cuda_api.h"
-#include "tools/simgpu/driver/device.h"
+#include "tools/simgpu/driver/driver.h"
 #include "tools/simgpu/driver/execute.h"
 #include "tools/simgpu/driver/report.h"
 
@@ -16,44 +16,44 @@
 /// Defines an exported driver function. The braces that follow are its body, which sees `d`, the device, and
 /// runs under the device lock after cuInit. Used as: SIMGPU_API(cuName, (params), argument, names) { … }
 #define SIMGPU_API(name, params, ...)                                                                       \
-  static CUresult name##_body([[maybe_unused]] ::simgpu::Device& d SIMGPU_REST params);                     \
+  static CUresult name##_body([[maybe_unused]] ::simgpu::Driver& d SIMGPU_REST params);                     \
   extern "C" SIMGPU_EXPORT CUresult CUDAAPI name params {                                                   \
     return ::simgpu::enter(::simgpu::Entry::name,                                                           \
-                           [&](::simgpu::Device& d) { return name##_body(d __VA_OPT__(, ) __VA_ARGS__); }); \
+                           [&](::simgpu::Driver& d) { return name##_body(d __VA_OPT__(, ) __VA_ARGS__); }); \
   }                                                                                                         \
-  static CUresult name##_body([[maybe_unused]] ::simgpu::Device& d SIMGPU_REST params)
+  static CUresult name##_body([[maybe_unused]] ::simgpu::Driver& d SIMGPU_REST params)
 
 /// The same for a function that needs a current context, which the body sees as `context`.
 #define SIMGPU_API_CONTEXT(name, params, ...)                                                   \
-  static CUresult name##_body([[maybe_unused]] ::simgpu::Device& d,                             \
+  static CUresult name##_body([[maybe_unused]] ::simgpu::Driver& d,                             \
                               [[maybe_unused]] ::simgpu::Context& context SIMGPU_REST params);  \
   extern "C" SIMGPU_EXPORT CUresult CUDAAPI name params {                                       \
     return ::simgpu::enter_context(::simgpu::Entry::name,                                       \
-                                   [&](::simgpu::Device& d, ::simgpu::Context& context) {       \
+                                   [&](::simgpu::Driver& d, ::simgpu::Context& context) {       \
                                      return name##_body(d, context __VA_OPT__(, ) __VA_ARGS__); \
                                    });                                                          \
   }                                                                                             \
-  static CUresult name##_body([[maybe_unused]] ::simgpu::Device& d,                             \
+  static CUresult name##_body([[maybe_unused]] ::simgpu::Driver& d,                             \
                               [[maybe_unused]] ::simgpu::Context& context SIMGPU_REST params)
 
 /// The same for a function with a per-thread twin, name_ptsz or name_ptds. The body sees `per_thread`: what a
 /// null stream means.
 #define SIMGPU_API_TWINS(name, suffix, params, ...)                                       \
-  static CUresult name##_body(::simgpu::Device& d, ::simgpu::Context& context,            \
+  static CUresult name##_body(::simgpu::Driver& d, ::simgpu::Context& context,            \
                               bool per_thread SIMGPU_REST params);                        \
   extern "C" SIMGPU_EXPORT CUresult CUDAAPI name params {                                 \
     return ::simgpu::enter_context(::simgpu::Entry::name,                                 \
-                                   [&](::simgpu::Device& d, ::simgpu::Context& context) { \
+                                   [&](::simgpu::Driver& d, ::simgpu::Context& context) { \
                                      return name##_body(d, context, false, __VA_ARGS__);  \
                                    });                                                    \
   }                                                                                       \
   extern "C" SIMGPU_EXPORT CUresult CUDAAPI name##suffix params {                         \
     return ::simgpu::enter_context(::simgpu::Entry::name,                                 \
-                                   [&](::simgpu::Device& d, ::simgpu::Context& context) { \
+                                   [&](::simgpu::Driver& d, ::simgpu::Context& context) { \
                                      return name##_body(d, context, true, __VA_ARGS__);   \
                                    });                                                    \
   }                                                                                       \
-  static CUresult name##_body([[maybe_unused]] ::simgpu::Device& d,                       \
+  static CUresult name##_body([[maybe_unused]] ::simgpu::Driver& d,                       \
                               [[maybe_unused]] ::simgpu::Context& context,                \
                               [[maybe_unused]] bool per_thread SIMGPU_REST params)
 
@@ -85,7 +85,7 @@ inline void count_call(Entry entry) {
 /// every call with that error.
 template <class Body>
 CUresult enter(Entry entry, Body&& body) noexcept {
-  Device* d = device();
+  Driver* d = driver();
   if (d == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   count_call(entry);
   if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
@@ -99,7 +99,7 @@ CUresult enter(Entry entry, Body&& body) noexcept {
 
 template <class Body>
 CUresult enter_context(Entry entry, Body&& body) noexcept {
-  return enter(entry, [&](Device& d) {
+  return enter(entry, [&](Driver& d) {
     Context* current = current_context();
     if (current == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
     if (!current->alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -108,7 +108,7 @@ CUresult enter_context(Entry entry, Body&& body) noexcept {
 }
 
 /// Queues work that is not waited for.
-inline std::uint64_t enqueue(Device& d, const std::shared_ptr<Stream>& stream,
+inline std::uint64_t enqueue(Driver& d, const std::shared_ptr<Stream>& stream,
                              decltype(Operation::work)&& work) {
   Operation operation;
   operation.work = std::move(work);
@@ -116,7 +116,7 @@ inline std::uint64_t enqueue(Device& d, const std::shared_ptr<Stream>& stream,
 }
 
 /// Waits for an operation and returns the context's state.
-inline CUresult wait_for(Device& d, const std::shared_ptr<Stream>& stream, std::uint64_t ticket) {
+inline CUresult wait_for(Driver& d, const std::shared_ptr<Stream>& stream, std::uint64_t ticket) {
   d.scheduler.run_until(stream, ticket);
   return stream->context->sticky;
 }

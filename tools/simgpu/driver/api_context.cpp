@@ -9,15 +9,17 @@ constexpr unsigned kContextFlags = CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_
                                    CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE | CU_CTX_SYNC_MEMOPS;
 
 /// The context that a handle names, or null.
-Context* find_context(Device& d, CUcontext handle) {
+Context* find_context(Driver& d, CUcontext handle) {
   const auto it = d.contexts.find(handle);
   return it == d.contexts.end() ? nullptr : it->second;
 }
 
-CUresult create_context(Device& d, CUcontext* out, unsigned flags, CUdevice dev) {
+CUresult create_context(Driver& d, CUcontext* out, unsigned flags, CUdevice dev) {
   if (out == nullptr || (flags & ~kContextFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (dev != 0) return CUDA_ERROR_INVALID_DEVICE;
+  Gpu* gpu = d.gpu_at(dev);
+  if (gpu == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   auto* context = new Context;
+  context->gpu = gpu;
   context->flags = flags;
   if (!context_stack().push(context)) return delete context, CUDA_ERROR_OUT_OF_MEMORY;
   d.contexts.emplace(handle_of(context), context);
@@ -26,7 +28,7 @@ CUresult create_context(Device& d, CUcontext* out, unsigned flags, CUdevice dev)
   return CUDA_SUCCESS;
 }
 
-CUresult synchronize(Device& d, Context& context) {
+CUresult synchronize(Driver& d, Context& context) {
   d.scheduler.drain(&context);
   return context.sticky;
 }
@@ -35,32 +37,35 @@ CUresult synchronize(Device& d, Context& context) {
 
 SIMGPU_API(cuDevicePrimaryCtxRetain, (CUcontext * out, CUdevice dev), out, dev) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (dev != 0) return CUDA_ERROR_INVALID_DEVICE;
-  if (!d.primary.alive) d.start_context(&d.primary);
-  ++d.primary.retained;
-  *out = handle_of(&d.primary);
+  Gpu* gpu = d.gpu_at(dev);
+  if (gpu == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (!gpu->primary.alive) d.start_context(&gpu->primary);
+  ++gpu->primary.retained;
+  *out = handle_of(&gpu->primary);
   return CUDA_SUCCESS;
 }
 
 /// Release and reset must work while the context is in an error: they are the way out of it.
 static CUresult leave_primary(Entry entry, CUdevice dev, bool reset) {
-  Device* d = device();
+  Driver* d = driver();
   if (d == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   count_call(entry);
   if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
-  if (dev != 0) return CUDA_ERROR_INVALID_DEVICE;
+  Gpu* gpu = d->gpu_at(dev);
+  if (gpu == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   const std::scoped_lock lock(d->mutex);
-  if (!d->primary.alive) return reset ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+  Context& primary = gpu->primary;
+  if (!primary.alive) return reset ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
   if (reset) {
-    d->end_context(&d->primary);
-    d->primary.sticky = CUDA_SUCCESS;
-    if (d->primary.retained > 0) d->start_context(&d->primary);
+    d->end_context(&primary);
+    primary.sticky = CUDA_SUCCESS;
+    if (primary.retained > 0) d->start_context(&primary);
     return CUDA_SUCCESS;
   }
-  if (d->primary.retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
-  if (--d->primary.retained == 0) {
-    d->end_context(&d->primary);
-    d->primary.sticky = CUDA_SUCCESS;
+  if (primary.retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (--primary.retained == 0) {
+    d->end_context(&primary);
+    primary.sticky = CUDA_SUCCESS;
   }
   return CUDA_SUCCESS;
 }
@@ -74,17 +79,19 @@ extern "C" SIMGPU_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice de
 }
 
 SIMGPU_API(cuDevicePrimaryCtxSetFlags_v2, (CUdevice dev, unsigned flags), dev, flags) {
-  if (dev != 0) return CUDA_ERROR_INVALID_DEVICE;
+  Gpu* gpu = d.gpu_at(dev);
+  if (gpu == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   if ((flags & ~kContextFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
-  d.primary.flags = flags;
+  gpu->primary.flags = flags;
   return CUDA_SUCCESS;
 }
 
 SIMGPU_API(cuDevicePrimaryCtxGetState, (CUdevice dev, unsigned* flags, int* active), dev, flags, active) {
   if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (dev != 0) return CUDA_ERROR_INVALID_DEVICE;
-  *flags = d.primary.flags;
-  *active = d.primary.alive ? 1 : 0;
+  const Gpu* gpu = d.gpu_at(dev);
+  if (gpu == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *flags = gpu->primary.flags;
+  *active = gpu->primary.alive ? 1 : 0;
   return CUDA_SUCCESS;
 }
 
@@ -108,7 +115,7 @@ SIMGPU_API(cuCtxCreate_v4, (CUcontext * out, CUctxCreateParams* params, unsigned
 }
 
 extern "C" SIMGPU_EXPORT CUresult CUDAAPI cuCtxDestroy_v2(CUcontext handle) {
-  Device* d = device();
+  Driver* d = driver();
   if (d == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   count_call(Entry::cuCtxDestroy_v2);
   if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
@@ -150,7 +157,7 @@ SIMGPU_API(cuCtxPopCurrent_v2, (CUcontext * out), out) {
 
 SIMGPU_API_CONTEXT(cuCtxGetDevice, (CUdevice * dev), dev) {
   if (dev == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *dev = 0;
+  *dev = context.gpu->ordinal;
   return CUDA_SUCCESS;
 }
 
@@ -159,7 +166,7 @@ SIMGPU_API(cuCtxGetDevice_v2, (CUdevice * dev, CUcontext handle), dev, handle) {
   const Context* context = handle == nullptr ? current_context() : find_context(d, handle);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (!context->alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  *dev = 0;
+  *dev = context->gpu->ordinal;
   return CUDA_SUCCESS;
 }
 
@@ -201,6 +208,27 @@ SIMGPU_API_CONTEXT(cuCtxGetStreamPriorityRange, (int* least, int* greatest), lea
   constexpr int kGreatest = -5;
   if (least != nullptr) *least = 0;
   if (greatest != nullptr) *greatest = kGreatest;
+  return CUDA_SUCCESS;
+}
+
+/// Lets work of the current context use plain memory of the peer's device. The direction is one way.
+SIMGPU_API_CONTEXT(cuCtxEnablePeerAccess, (CUcontext handle, unsigned flags), handle, flags) {
+  const Context* peer = find_context(d, handle);
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (peer == nullptr || !peer->alive || peer == &context) return CUDA_ERROR_INVALID_CONTEXT;
+  if (peer->gpu == context.gpu) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  const std::uint32_t bit = std::uint32_t{1} << static_cast<unsigned>(peer->gpu->ordinal);
+  if ((context.peers & bit) != 0) return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+  context.peers |= bit;
+  return CUDA_SUCCESS;
+}
+
+SIMGPU_API_CONTEXT(cuCtxDisablePeerAccess, (CUcontext handle), handle) {
+  const Context* peer = find_context(d, handle);
+  if (peer == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  const std::uint32_t bit = std::uint32_t{1} << static_cast<unsigned>(peer->gpu->ordinal);
+  if ((context.peers & bit) == 0) return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+  context.peers &= ~bit;
   return CUDA_SUCCESS;
 }
 

@@ -29,7 +29,7 @@ std::optional<End> end_of(CUmemorytype type, const void* host, CUdeviceptr dev) 
   }
 }
 
-CUresult copy_2d(Device& d, Context& context, const std::shared_ptr<Stream>& stream, const CUDA_MEMCPY2D* c,
+CUresult copy_2d(Driver& d, Context& context, const std::shared_ptr<Stream>& stream, const CUDA_MEMCPY2D* c,
                  bool synchronous) {
   if (c == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto src = end_of(c->srcMemoryType, c->srcHost, c->srcDevice);
@@ -51,7 +51,7 @@ CUresult copy_2d(Device& d, Context& context, const std::shared_ptr<Stream>& str
   return transfer(d, context, stream, r, synchronous);
 }
 
-CUresult copy_3d(Device& d, Context& context, const std::shared_ptr<Stream>& stream, const CUDA_MEMCPY3D* c,
+CUresult copy_3d(Driver& d, Context& context, const std::shared_ptr<Stream>& stream, const CUDA_MEMCPY3D* c,
                  bool synchronous) {
   if (c == nullptr || c->srcLOD != 0 || c->dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto src = end_of(c->srcMemoryType, c->srcHost, c->srcDevice);

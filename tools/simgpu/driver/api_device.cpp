@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <string_view>
+#include <string>
 
 #include "tools/simgpu/driver/api.h"
 
@@ -9,15 +9,18 @@ namespace simgpu {
 namespace {
 
 constexpr int kDriverVersion = 13000;
-constexpr const char* kPciBusId = "0000:01:00.0";
 
-bool is_device(CUdevice dev) {
-  return dev == 0;
+/// Devices sit on buses of their own, numbered from 1.
+std::string pci_bus_id(int ordinal) {
+  char text[16];
+  std::snprintf(text, sizeof text, "0000:%02x:00.0", static_cast<unsigned>(ordinal + 1));
+  return text;
 }
 
 /// Attributes of a device of compute capability 9; what a profile states comes from there. Attributes that
 /// are not listed are 0: the feature is absent.
-int attribute_value(const Config& config, CUdevice_attribute attribute) {
+int attribute_value(const Gpu& gpu, CUdevice_attribute attribute) {
+  const DeviceConfig& config = gpu.config;
   switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
       return config.compute_major;
@@ -74,6 +77,7 @@ int attribute_value(const Config& config, CUdevice_attribute attribute) {
     case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
       return 3;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
+      return gpu.ordinal + 1;
     case CU_DEVICE_ATTRIBUTE_GPU_OVERLAP:
     case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
     case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
@@ -91,16 +95,18 @@ int attribute_value(const Config& config, CUdevice_attribute attribute) {
   }
 }
 
-CUuuid device_uuid(const Config& config) {
+CUuuid device_uuid(const Gpu& gpu) {
   CUuuid uuid{};
-  std::snprintf(uuid.bytes, sizeof uuid.bytes, "simgpu-%.8s", config.name.c_str());
+  std::snprintf(uuid.bytes, sizeof uuid.bytes, "simgpu%x%.8s", static_cast<unsigned>(gpu.ordinal),
+                static_cast<const char*>(gpu.config.name));
   return uuid;
 }
 
-CUresult read_uuid(const Device& d, CUuuid* uuid, CUdevice dev) {
+CUresult read_uuid(const Driver& d, CUuuid* uuid, CUdevice dev) {
   if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!is_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
-  *uuid = device_uuid(d.config);
+  const Gpu* gpu = d.gpu_at(dev);
+  if (gpu == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *uuid = device_uuid(*gpu);
   return CUDA_SUCCESS;
 }
 
@@ -109,7 +115,7 @@ CUresult read_uuid(const Device& d, CUuuid* uuid, CUdevice dev) {
 extern "C" SIMGPU_EXPORT CUresult CUDAAPI cuInit(unsigned int flags) {
   count_call(Entry::cuInit);
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  return start_device();
+  return start_driver();
 }
 
 extern "C" SIMGPU_EXPORT CUresult CUDAAPI cuDriverGetVersion(int* version) {
@@ -121,21 +127,22 @@ extern "C" SIMGPU_EXPORT CUresult CUDAAPI cuDriverGetVersion(int* version) {
 
 SIMGPU_API(cuDeviceGetCount, (int* count), count) {
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *count = 1;
+  *count = static_cast<int>(d.gpus.size());
   return CUDA_SUCCESS;
 }
 
 SIMGPU_API(cuDeviceGet, (CUdevice * dev, int ordinal), dev, ordinal) {
   if (dev == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (ordinal != 0) return CUDA_ERROR_INVALID_DEVICE;
-  *dev = 0;
+  if (d.gpu_at(ordinal) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *dev = ordinal;
   return CUDA_SUCCESS;
 }
 
 SIMGPU_API(cuDeviceGetName, (char* name, int len, CUdevice dev), name, len, dev) {
   if (name == nullptr || len <= 0) return CUDA_ERROR_INVALID_VALUE;
-  if (!is_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
-  std::snprintf(name, static_cast<std::size_t>(len), "%s", d.config.name.c_str());
+  const Gpu* gpu = d.gpu_at(dev);
+  if (gpu == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  std::snprintf(name, static_cast<std::size_t>(len), "%s", static_cast<const char*>(gpu->config.name));
   return CUDA_SUCCESS;
 }
 
@@ -148,8 +155,9 @@ SIMGPU_API(cuDeviceGetUuid_v2, (CUuuid * uuid, CUdevice dev), uuid, dev) {
 
 SIMGPU_API(cuDeviceTotalMem_v2, (size_t * bytes, CUdevice dev), bytes, dev) {
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!is_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
-  *bytes = d.physical.capacity();
+  const Gpu* gpu = d.gpu_at(dev);
+  if (gpu == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *bytes = gpu->physical.capacity();
   return CUDA_SUCCESS;
 }
 
@@ -157,37 +165,43 @@ SIMGPU_API(cuDeviceGetAttribute, (int* value, CUdevice_attribute attribute, CUde
            dev) {
   if (value == nullptr || attribute <= 0 || attribute >= CU_DEVICE_ATTRIBUTE_MAX)
     return CUDA_ERROR_INVALID_VALUE;
-  if (!is_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
-  *value = attribute_value(d.config, attribute);
+  const Gpu* gpu = d.gpu_at(dev);
+  if (gpu == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *value = attribute_value(*gpu, attribute);
   return CUDA_SUCCESS;
 }
 
 SIMGPU_API(cuDeviceComputeCapability, (int* major, int* minor, CUdevice dev), major, minor, dev) {
   if (major == nullptr || minor == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!is_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
-  *major = d.config.compute_major;
-  *minor = d.config.compute_minor;
+  const Gpu* gpu = d.gpu_at(dev);
+  if (gpu == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *major = gpu->config.compute_major;
+  *minor = gpu->config.compute_minor;
   return CUDA_SUCCESS;
 }
 
 SIMGPU_API(cuDeviceGetPCIBusId, (char* text, int len, CUdevice dev), text, len, dev) {
   if (text == nullptr || len <= 0) return CUDA_ERROR_INVALID_VALUE;
-  if (!is_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
-  std::snprintf(text, static_cast<std::size_t>(len), "%s", kPciBusId);
+  const Gpu* gpu = d.gpu_at(dev);
+  if (gpu == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  std::snprintf(text, static_cast<std::size_t>(len), "%s", pci_bus_id(gpu->ordinal).c_str());
   return CUDA_SUCCESS;
 }
 
 SIMGPU_API(cuDeviceGetByPCIBusId, (CUdevice * dev, const char* text), dev, text) {
   if (dev == nullptr || text == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (std::string_view(text) != kPciBusId) return CUDA_ERROR_INVALID_DEVICE;
-  *dev = 0;
-  return CUDA_SUCCESS;
+  for (const auto& gpu : d.gpus) {
+    if (pci_bus_id(gpu->ordinal) != text) continue;
+    *dev = gpu->ordinal;
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_DEVICE;
 }
 
 SIMGPU_API(cuDeviceCanAccessPeer, (int* can, CUdevice dev, CUdevice peer), can, dev, peer) {
   if (can == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!is_device(dev) || !is_device(peer)) return CUDA_ERROR_INVALID_DEVICE;
-  *can = 0;
+  if (d.gpu_at(dev) == nullptr || d.gpu_at(peer) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *can = dev != peer ? 1 : 0;
   return CUDA_SUCCESS;
 }
 

@@ -6,12 +6,12 @@ namespace {
 
 constexpr unsigned kEventFlags = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 
-Event* find_event(Device& d, CUevent handle) {
+Event* find_event(Driver& d, CUevent handle) {
   const auto it = d.events.find(handle);
   return it == d.events.end() ? nullptr : it->second.get();
 }
 
-CUresult record(Device& d, Context& context, bool per_thread, CUevent event_handle, CUstream handle) {
+CUresult record(Driver& d, Context& context, bool per_thread, CUevent event_handle, CUstream handle) {
   const std::shared_ptr<Stream> stream = d.find_stream(&context, handle, per_thread);
   if (find_event(d, event_handle) == nullptr || stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   auto made = std::make_shared<EventRecord>();
@@ -22,7 +22,7 @@ CUresult record(Device& d, Context& context, bool per_thread, CUevent event_hand
   return CUDA_SUCCESS;
 }
 
-CUresult elapsed(Device& d, Context& context, float* ms, CUevent start_handle, CUevent end_handle) {
+CUresult elapsed(Driver& d, Context& context, float* ms, CUevent start_handle, CUevent end_handle) {
   if (ms == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Event* start = find_event(d, start_handle);
   const Event* end = find_event(d, end_handle);

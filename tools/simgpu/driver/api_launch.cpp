@@ -17,7 +17,7 @@ constexpr std::size_t kSharedPerMultiprocessor = std::size_t{228} << 10;
 constexpr std::size_t kReservedShared = std::size_t{1} << 10;
 
 /// Either kind of handle names a kernel at a launch.
-Kernel* find_kernel(Device& d, CUfunction handle) {
+Kernel* find_kernel(Driver& d, CUfunction handle) {
   const auto it = d.kernels.find(handle);
   return it == d.kernels.end() ? nullptr : it->second;
 }
@@ -90,7 +90,7 @@ CUresult read_attributes(const CUlaunchConfig& c, Attributes* out) {
   return CUDA_SUCCESS;
 }
 
-CUresult launch(Device& d, Context& context, bool per_thread, CUfunction handle, const CUlaunchConfig& c,
+CUresult launch(Driver& d, Context& context, bool per_thread, CUfunction handle, const CUlaunchConfig& c,
                 void** params, void** extra, bool cooperative) {
   const Kernel* kernel = find_kernel(d, handle);
   const std::shared_ptr<Stream> stream = d.find_stream(&context, c.hStream, per_thread);
@@ -106,7 +106,7 @@ CUresult launch(Device& d, Context& context, bool per_thread, CUfunction handle,
   if (cooperative) {
     const int threads = static_cast<int>(c.blockDimX * c.blockDimY * c.blockDimZ);
     const auto fits = static_cast<std::uint64_t>(active_blocks(threads, c.sharedMemBytes)) *
-                      static_cast<std::uint64_t>(d.config.multiprocessors);
+                      static_cast<std::uint64_t>(context.gpu->config.multiprocessors);
     if (std::uint64_t{c.gridDimX} * c.gridDimY * c.gridDimZ > fits)
       return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   }
@@ -126,7 +126,7 @@ CUlaunchConfig shape(unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigne
   return CUlaunchConfig{gx, gy, gz, bx, by, bz, shared, stream, nullptr, 0};
 }
 
-CUresult occupancy(Device& d, int* blocks, CUfunction handle, int block_threads, std::size_t dynamic_shared) {
+CUresult occupancy(Driver& d, int* blocks, CUfunction handle, int block_threads, std::size_t dynamic_shared) {
   const Kernel* kernel = find_kernel(d, handle);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (blocks == nullptr || block_threads <= 0 || block_threads > static_cast<int>(kMaxBlockThreads)) {
@@ -137,8 +137,8 @@ CUresult occupancy(Device& d, int* blocks, CUfunction handle, int block_threads,
   return CUDA_SUCCESS;
 }
 
-CUresult best_block_size(Device& d, int* grid, int* block, CUfunction handle, CUoccupancyB2DSize shared_of,
-                         std::size_t dynamic_shared, int limit) {
+CUresult best_block_size(Driver& d, const Context& context, int* grid, int* block, CUfunction handle,
+                         CUoccupancyB2DSize shared_of, std::size_t dynamic_shared, int limit) {
   if (grid == nullptr || block == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const int threads =
       limit > 0 ? std::min(limit, static_cast<int>(kMaxBlockThreads)) : static_cast<int>(kMaxBlockThreads);
@@ -146,7 +146,7 @@ CUresult best_block_size(Device& d, int* grid, int* block, CUfunction handle, CU
   int blocks = 0;
   const CUresult result = occupancy(d, &blocks, handle, threads, shared);
   if (result != CUDA_SUCCESS) return result;
-  *grid = blocks * d.config.multiprocessors;
+  *grid = blocks * context.gpu->config.multiprocessors;
   *block = threads;
   return CUDA_SUCCESS;
 }
@@ -195,7 +195,7 @@ SIMGPU_API_CONTEXT(cuOccupancyMaxPotentialBlockSize,
                    (int* grid, int* block, CUfunction f, CUoccupancyB2DSize shared_of, size_t shared,
                     int limit),
                    grid, block, f, shared_of, shared, limit) {
-  return best_block_size(d, grid, block, f, shared_of, shared, limit);
+  return best_block_size(d, context, grid, block, f, shared_of, shared, limit);
 }
 
 SIMGPU_API_CONTEXT(cuOccupancyMaxPotentialBlockSizeWithFlags,
@@ -203,7 +203,7 @@ SIMGPU_API_CONTEXT(cuOccupancyMaxPotentialBlockSizeWithFlags,
                     int limit, unsigned flags),
                    grid, block, f, shared_of, shared, limit, flags) {
   if (flags > CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE) return CUDA_ERROR_INVALID_VALUE;
-  return best_block_size(d, grid, block, f, shared_of, shared, limit);
+  return best_block_size(d, context, grid, block, f, shared_of, shared, limit);
 }
 
 SIMGPU_API_CONTEXT(cuOccupancyAvailableDynamicSMemPerBlock,

@@ -12,8 +12,8 @@ constexpr unsigned kRegisterFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGI
 
 SIMGPU_API_CONTEXT(cuMemGetInfo_v2, (size_t * free, size_t* total), free, total) {
   if (free == nullptr || total == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *free = d.physical.capacity() - d.physical.used();
-  *total = d.physical.capacity();
+  *free = context.gpu->physical.capacity() - context.gpu->physical.used();
+  *total = context.gpu->physical.capacity();
   return CUDA_SUCCESS;
 }
 
@@ -31,9 +31,10 @@ SIMGPU_API_CONTEXT(cuMemAllocPitch_v2,
   constexpr std::size_t kPitch = 512;
   if (out == nullptr || pitch == nullptr || width == 0 || height == 0) return CUDA_ERROR_INVALID_VALUE;
   if (element != 4 && element != 8 && element != 16) return CUDA_ERROR_INVALID_VALUE;
-  if (width > d.physical.capacity() || height > d.physical.capacity()) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (width > context.gpu->physical.capacity() || height > context.gpu->physical.capacity())
+    return CUDA_ERROR_OUT_OF_MEMORY;
   const std::size_t row = (width + kPitch - 1) / kPitch * kPitch;
-  if (row > d.physical.capacity() / height) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (row > context.gpu->physical.capacity() / height) return CUDA_ERROR_OUT_OF_MEMORY;
   std::uint64_t base = 0;
   const CUresult result = d.heap.allocate(row * height, &context, &base);
   if (result != CUDA_SUCCESS) return result;

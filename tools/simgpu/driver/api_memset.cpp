@@ -5,7 +5,7 @@
 namespace simgpu {
 namespace {
 
-CUresult fill(Device& d, Context& context, const std::shared_ptr<Stream>& stream, const Fill& request,
+CUresult fill(Driver& d, Context& context, const std::shared_ptr<Stream>& stream, const Fill& request,
               bool synchronous) {
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (request.dst % request.element != 0 || request.pitch % request.element != 0)

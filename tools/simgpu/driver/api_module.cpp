@@ -21,7 +21,7 @@ bool plausible_image(const void* image) {
          std::strcmp(text, "simgpu") == 0;
 }
 
-CUresult load(Device& d, const void* image, bool is_module, Library** out) {
+CUresult load(Driver& d, const void* image, bool is_module, Library** out) {
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!plausible_image(image)) return CUDA_ERROR_INVALID_IMAGE;
   auto library = std::make_unique<Library>();
@@ -32,17 +32,17 @@ CUresult load(Device& d, const void* image, bool is_module, Library** out) {
 }
 
 /// A CUlibrary and a CUmodule of it are the same object.
-Library* find_library(Device& d, const void* handle) {
+Library* find_library(Driver& d, const void* handle) {
   const auto it = d.libraries.find(static_cast<CUlibrary>(const_cast<void*>(handle)));
   return it == d.libraries.end() ? nullptr : it->second.get();
 }
 
-Kernel* find_kernel(Device& d, const void* handle) {
+Kernel* find_kernel(Driver& d, const void* handle) {
   const auto it = d.kernels.find(handle);
   return it == d.kernels.end() ? nullptr : it->second;
 }
 
-CUresult unload(Device& d, const void* handle, bool is_module) {
+CUresult unload(Driver& d, const void* handle, bool is_module) {
   const Library* asked = find_library(d, handle);
   if (asked == nullptr || asked->is_module != is_module) return CUDA_ERROR_INVALID_HANDLE;
   d.scheduler.drain(nullptr);
@@ -57,7 +57,7 @@ CUresult unload(Device& d, const void* handle, bool is_module) {
   return CUDA_SUCCESS;
 }
 
-CUresult named_kernel(Device& d, const void* handle, const char* name, Kernel** out) {
+CUresult named_kernel(Driver& d, const void* handle, const char* name, Kernel** out) {
   Library* library = find_library(d, handle);
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -67,7 +67,7 @@ CUresult named_kernel(Device& d, const void* handle, const char* name, Kernel** 
   return CUDA_SUCCESS;
 }
 
-CUresult set_body(Device& d, void* handle, const char* name, const SimgpuKernelBody* body) {
+CUresult set_body(Driver& d, void* handle, const char* name, const SimgpuKernelBody* body) {
   Library* library = find_library(d, handle);
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (name == nullptr || (body != nullptr && body->struct_bytes < sizeof(SimgpuKernelBody))) {
@@ -85,8 +85,8 @@ CUresult set_body(Device& d, void* handle, const char* name, const SimgpuKernelB
   return CUDA_SUCCESS;
 }
 
-CUresult get_attribute(int* value, CUfunction_attribute attribute, const Device& d, const Kernel& kernel) {
-  const int binary = d.config.compute_major * 10 + d.config.compute_minor;
+CUresult get_attribute(int* value, CUfunction_attribute attribute, const Gpu& gpu, const Kernel& kernel) {
+  const int binary = gpu.config.compute_major * 10 + gpu.config.compute_minor;
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
       *value = 1024;
@@ -146,7 +146,7 @@ CUresult param_info(const Kernel& kernel, std::size_t index, std::size_t* offset
 
 extern "C" SIMGPU_EXPORT int simgpuLibrarySetBody(void* library, const char* name,
                                                   const SimgpuKernelBody* body) {
-  return enter(Entry::simgpuLibrarySetBody, [&](Device& d) { return set_body(d, library, name, body); });
+  return enter(Entry::simgpuLibrarySetBody, [&](Driver& d) { return set_body(d, library, name, body); });
 }
 
 SIMGPU_API(cuLibraryLoadData,
@@ -203,14 +203,15 @@ SIMGPU_API(cuKernelGetAttribute, (int* value, CUfunction_attribute attribute, CU
            value, attribute, handle, dev) {
   const Kernel* kernel = find_kernel(d, handle);
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (dev != 0) return CUDA_ERROR_INVALID_DEVICE;
-  return kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : get_attribute(value, attribute, d, *kernel);
+  const Gpu* gpu = d.gpu_at(dev);
+  if (gpu == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  return kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : get_attribute(value, attribute, *gpu, *kernel);
 }
 
 SIMGPU_API(cuKernelSetAttribute, (CUfunction_attribute attribute, int value, CUkernel handle, CUdevice dev),
            attribute, value, handle, dev) {
   Kernel* kernel = find_kernel(d, handle);
-  if (dev != 0) return CUDA_ERROR_INVALID_DEVICE;
+  if (d.gpu_at(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   return kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : set_attribute(attribute, value, *kernel);
 }
 
@@ -267,7 +268,8 @@ SIMGPU_API_CONTEXT(cuFuncGetAttribute, (int* value, CUfunction_attribute attribu
                    attribute, handle) {
   const Kernel* kernel = find_kernel(d, handle);
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : get_attribute(value, attribute, d, *kernel);
+  return kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE
+                           : get_attribute(value, attribute, *context.gpu, *kernel);
 }
 
 SIMGPU_API_CONTEXT(cuFuncSetAttribute, (CUfunction handle, CUfunction_attribute attribute, int value), handle,

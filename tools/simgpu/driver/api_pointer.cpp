@@ -10,20 +10,33 @@ struct Known {
   bool host = false;
   bool vmm = false;
   std::uint64_t base = 0, size = 0, id = 0;
-  unsigned long long access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  unsigned access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   Context* owner = nullptr;
+  int ordinal = 0;
 };
 
-Known look_up(Device& d, std::uint64_t address) {
+Known look_up(Driver& d, const Context& context, std::uint64_t address) {
   Known k;
   if (const PlainBlock* block = d.heap.block_at(address)) {
-    k = {true,        false, false, block->base, block->size, block->id, CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-         block->owner};
+    k.device = true;
+    k.base = block->base;
+    k.size = block->size;
+    k.id = block->id;
+    k.owner = block->owner;
+    k.ordinal = block->owner->gpu->ordinal;
   } else if (const Mapping* m = d.space.mapping_at(address); m != nullptr && !m->physical->plain) {
-    k = {true, false, true, m->base, m->size, m->physical->id, m->access, nullptr};
+    k.device = k.vmm = true;
+    k.base = m->base;
+    k.size = m->size;
+    k.id = m->physical->id;
+    k.ordinal = m->physical->memory->ordinal();
+    k.access = m->access[static_cast<std::size_t>(context.gpu->ordinal)];
   } else if (const PinnedRange* range = d.host.range_at(address)) {
-    k = {false,       true, false, range->base, range->size, range->base, CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-         range->owner};
+    k.host = true;
+    k.base = k.id = range->base;
+    k.size = range->size;
+    k.owner = range->owner;
+    k.ordinal = range->owner->gpu->ordinal;
   }
   return k;
 }
@@ -35,8 +48,9 @@ CUresult put(void* out, T value) {
 }
 
 /// One attribute. For an address that is not CUDA's: CUDA_ERROR_INVALID_VALUE.
-CUresult attribute_of(Device& d, void* out, CUpointer_attribute attribute, CUdeviceptr address) {
-  const Known k = look_up(d, address);
+CUresult attribute_of(Driver& d, const Context& context, void* out, CUpointer_attribute attribute,
+                      CUdeviceptr address) {
+  const Known k = look_up(d, context, address);
   const bool known = k.device || k.host;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
@@ -68,7 +82,7 @@ CUresult attribute_of(Device& d, void* out, CUpointer_attribute attribute, CUdev
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
       return put<unsigned>(out, 0);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-      return put<int>(out, 0);
+      return put<int>(out, k.ordinal);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
       return put<unsigned>(out, 0);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
@@ -82,7 +96,7 @@ CUresult attribute_of(Device& d, void* out, CUpointer_attribute attribute, CUdev
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return put<unsigned>(out, 0);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-      return put<unsigned>(out, static_cast<unsigned>(k.access));
+      return put<unsigned>(out, k.access);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return put<CUmemoryPool>(out, nullptr);
     default:
@@ -117,7 +131,7 @@ void put_default(void* out, CUpointer_attribute attribute) {
 SIMGPU_API_CONTEXT(cuPointerGetAttribute, (void* out, CUpointer_attribute attribute, CUdeviceptr address),
                    out, attribute, address) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return attribute_of(d, out, attribute, address);
+  return attribute_of(d, context, out, attribute, address);
 }
 
 SIMGPU_API_CONTEXT(cuPointerGetAttributes,
@@ -126,7 +140,8 @@ SIMGPU_API_CONTEXT(cuPointerGetAttributes,
   if (attributes == nullptr || out == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < count; ++i) {
     if (out[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (attribute_of(d, out[i], attributes[i], address) != CUDA_SUCCESS) put_default(out[i], attributes[i]);
+    if (attribute_of(d, context, out[i], attributes[i], address) != CUDA_SUCCESS)
+      put_default(out[i], attributes[i]);
   }
   return CUDA_SUCCESS;
 }

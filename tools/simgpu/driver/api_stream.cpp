@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kGreatestPriority = -5;
 
-CUresult create_stream(Device& d, Context& context, CUstream* out, unsigned flags, int priority) {
+CUresult create_stream(Driver& d, Context& context, CUstream* out, unsigned flags, int priority) {
   if (out == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -119,9 +119,10 @@ SIMGPU_API_TWINS(cuStreamGetId, _ptsz, (CUstream handle, unsigned long long* id)
 }
 
 SIMGPU_API_TWINS(cuStreamGetDevice, _ptsz, (CUstream handle, CUdevice* dev), handle, dev) {
-  if (d.find_stream(&context, handle, per_thread) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const std::shared_ptr<Stream> stream = d.find_stream(&context, handle, per_thread);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (dev == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *dev = 0;
+  *dev = stream->context->gpu->ordinal;
   return CUDA_SUCCESS;
 }
 

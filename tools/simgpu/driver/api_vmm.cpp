@@ -8,16 +8,16 @@ bool aligned(std::uint64_t n) {
   return n % kFrameBytes == 0;
 }
 
-Physical* find_handle(Device& d, CUmemGenericAllocationHandle handle) {
+Physical* find_handle(Driver& d, CUmemGenericAllocationHandle handle) {
   const auto it = d.handles.find(handle);
   return it == d.handles.end() ? nullptr : it->second;
 }
 
-/// Only memory of this device can be created so far; everything else is refused, not imitated.
-CUresult check_properties(const CUmemAllocationProp* prop) {
+/// Only memory of a device can be created so far; everything else is refused, not imitated.
+CUresult check_properties(const Driver& d, const CUmemAllocationProp* prop) {
   if (prop == nullptr || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
   if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
-  if (prop->location.id != 0) return CUDA_ERROR_INVALID_DEVICE;
+  if (d.gpu_at(prop->location.id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   // A handle may be asked to be exportable; the export itself is an entry point that does not exist yet.
   const auto types = static_cast<unsigned>(prop->requestedHandleTypes);
   if ((types & ~static_cast<unsigned>(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) != 0)
@@ -25,9 +25,9 @@ CUresult check_properties(const CUmemAllocationProp* prop) {
   return CUDA_SUCCESS;
 }
 
-CUresult check_location(const CUmemLocation& location) {
+CUresult check_location(const Driver& d, const CUmemLocation& location) {
   if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
-  return location.id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+  return d.gpu_at(location.id) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 }  // namespace
@@ -51,10 +51,10 @@ SIMGPU_API(cuMemCreate,
             unsigned long long flags),
            out, size, prop, flags) {
   if (out == nullptr || flags != 0 || size == 0 || !aligned(size)) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = check_properties(prop);
+  CUresult result = check_properties(d, prop);
   if (result != CUDA_SUCCESS) return result;
   Physical* physical = nullptr;
-  result = d.physical.create(size, false, &physical);
+  result = d.gpu_at(prop->location.id)->physical.create(size, false, &physical);
   if (result != CUDA_SUCCESS) return result;
   physical->prop = *prop;
   *out = physical->id;
@@ -67,7 +67,7 @@ SIMGPU_API(cuMemRelease, (CUmemGenericAllocationHandle handle), handle) {
   if (physical == nullptr || physical->handles == 0) return CUDA_ERROR_INVALID_VALUE;
   // Memory lives on while it is mapped; cuMemRetainAllocationHandle then gives the same handle again.
   if (physical->handles == 1) d.handles.erase(handle);
-  d.physical.drop_handle(physical);
+  physical->memory->drop_handle(physical);
   return CUDA_SUCCESS;
 }
 
@@ -89,7 +89,7 @@ SIMGPU_API(cuMemSetAccess, (CUdeviceptr base, size_t size, const CUmemAccessDesc
            size, desc, count) {
   if (desc == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
   for (std::size_t i = 0; i < count; ++i) {
-    const CUresult result = check_location(desc[i].location);
+    const CUresult result = check_location(d, desc[i].location);
     if (result != CUDA_SUCCESS) return result;
     const unsigned long long access = desc[i].flags;
     if (access != CU_MEM_ACCESS_FLAGS_PROT_NONE && access != CU_MEM_ACCESS_FLAGS_PROT_READ &&
@@ -97,17 +97,21 @@ SIMGPU_API(cuMemSetAccess, (CUdeviceptr base, size_t size, const CUmemAccessDesc
       return CUDA_ERROR_INVALID_VALUE;
     }
   }
-  return d.space.set_access(base, size, desc[count - 1].flags, false);
+  for (std::size_t i = 0; i < count; ++i) {
+    const CUresult result = d.space.set_access(base, size, desc[i].location.id, desc[i].flags, false);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
 }
 
 SIMGPU_API(cuMemGetAccess, (unsigned long long* flags, const CUmemLocation* location, CUdeviceptr address),
            flags, location, address) {
   if (flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result = check_location(*location);
+  const CUresult result = check_location(d, *location);
   if (result != CUDA_SUCCESS) return result;
   const Mapping* mapping = d.space.mapping_at(address);
   if (mapping == nullptr || mapping->physical->plain) return CUDA_ERROR_INVALID_VALUE;
-  *flags = mapping->access;
+  *flags = mapping->access[static_cast<std::size_t>(location->id)];
   return CUDA_SUCCESS;
 }
 
@@ -127,7 +131,7 @@ SIMGPU_API(cuMemGetAllocationGranularity,
   if (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM && option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const CUresult result = check_properties(prop);
+  const CUresult result = check_properties(d, prop);
   if (result != CUDA_SUCCESS) return result;
   *out = kFrameBytes;
   return CUDA_SUCCESS;

@@ -10,17 +10,25 @@
 
 namespace simgpu {
 
-/// A context of the one device. Contexts are never deleted, so that a handle stays comparable; a destroyed
+struct Gpu;
+
+/// A context of one device. Contexts are never deleted, so that a handle stays comparable; a destroyed
 /// one is not alive.
 struct Context {
+  Gpu* gpu = nullptr;
   bool primary = false;
   bool alive = true;
   unsigned flags = 0;
-  unsigned retained = 0;  ///< of the primary context
+  unsigned retained = 0;    ///< of the primary context
+  std::uint32_t peers = 0;  ///< devices whose plain memory it may use: one bit for each ordinal
   std::uint64_t id = 0;
   CUresult sticky = CUDA_SUCCESS;  ///< once set, every call in this context returns it
   std::shared_ptr<Stream> legacy;
   std::unordered_map<std::uint64_t, std::shared_ptr<Stream>> per_thread;  ///< by thread token
+
+  [[nodiscard]] bool has_peer(int ordinal) const {
+    return (peers >> static_cast<unsigned>(ordinal) & 1U) != 0;
+  }
 };
 
 inline CUcontext handle_of(Context* context) {

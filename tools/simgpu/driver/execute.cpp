@@ -11,7 +11,7 @@
 #include <cstring>
 #include <string>
 
-#include "tools/simgpu/driver/device.h"
+#include "tools/simgpu/driver/driver.h"
 #include "tools/simgpu/driver/guard.h"
 #include "tools/simgpu/driver/report.h"
 
@@ -34,6 +34,10 @@ LaunchMemory& launch_memory() {
   static auto* memory = static_cast<LaunchMemory*>(
       ::mmap(nullptr, sizeof(LaunchMemory), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   return *memory;
+}
+
+std::int64_t nanoseconds(std::uint64_t bytes, double bytes_per_second) {
+  return static_cast<std::int64_t>(static_cast<double>(bytes) / bytes_per_second * 1e9);
 }
 
 std::string hex(std::uint64_t n) {
@@ -67,7 +71,7 @@ std::string fault_text(const std::string& who, const Fault& fault) {
   std::string text = "illegal address: " + who + (fault.declared ? " declares that it " : " ");
   text += fault.write ? (fault.declared ? "writes " : "wrote ") : (fault.declared ? "reads " : "read ");
   if (fault.declared) text += std::to_string(fault.bytes) + " bytes at ";
-  text += hex(fault.address) + ", " + device()->describe(fault.address);
+  text += hex(fault.address) + ", " + driver()->describe(fault.address);
   return text;
 }
 
@@ -87,6 +91,7 @@ struct Declared {
   std::array<Range, 32> ranges;
   std::size_t count;
   std::uint64_t bytes;
+  const Context* context;
 };
 Declared g_declared{};  // of the launch that runs under the device lock
 
@@ -98,8 +103,8 @@ void check_range(const void* pointer, std::size_t bytes, int is_write) {
   for (std::size_t i = 0; i < g_declared.count; ++i) {
     if (g_declared.ranges[i] == range) return;
   }
-  const Device& d = *device();
-  if ((d.space.accessible(address, bytes, write) && d.owns_range(address, bytes)) ||
+  const Driver& d = *driver();
+  if ((d.accessible(*g_declared.context, address, bytes, write) && d.owns_range(address, bytes)) ||
       d.host.covers(address, bytes)) {
     g_declared.bytes += bytes;
     if (g_declared.count < g_declared.ranges.size()) g_declared.ranges[g_declared.count++] = range;
@@ -120,7 +125,7 @@ void check_range(const void* pointer, std::size_t bytes, int is_write) {
 }
 
 Executed run_launch(const Stream& stream, const Launch& launch) {
-  const Config& config = device()->config;
+  const DeviceConfig& config = stream.context->gpu->config;
   LaunchMemory& memory = launch_memory();
   std::copy(launch.params.begin(), launch.params.end(), memory.params);
   SimgpuGrid grid{{launch.grid[0], launch.grid[1], launch.grid[2]},
@@ -138,6 +143,7 @@ Executed run_launch(const Stream& stream, const Launch& launch) {
   } call{launch.kernel->body->run, &grid};
   g_declared.count = 0;
   g_declared.bytes = 0;
+  g_declared.context = stream.context;
   Fault fault;
   const bool ok = run_guarded(
       [](void* argument) {
@@ -151,8 +157,8 @@ Executed run_launch(const Stream& stream, const Launch& launch) {
     if (fault.why == nullptr && fault.address_known) text += matching_parameter(launch, fault.address);
     fail(stream, text, fault.why == nullptr ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_ERROR_LAUNCH_FAILED);
   }
-  const double traffic_ns = static_cast<double>(g_declared.bytes) / config.device_bytes_per_ns;
-  return {config.launch_ns + static_cast<std::int64_t>(traffic_ns), !ok};
+  const std::int64_t traffic_ns = nanoseconds(g_declared.bytes, config.memory_bytes_per_second);
+  return {config.launch_ns + traffic_ns, !ok};
 }
 
 void copy_rows(void* argument) {
@@ -189,13 +195,13 @@ std::string copy_name(const Copy& c) {
 /// Pinned memory that was unregistered while a copy was queued is as bad as unmapped device memory: the
 /// hardware would go on using pages that are no longer its own.
 bool still_pinned(const Copy& c) {
-  const HostMemory& host = device()->host;
+  const HostMemory& host = driver()->host;
   if (c.src_pinned && !host.covers(c.src, c.extent(c.src_pitch, c.src_slice))) return false;
   return !c.dst_pinned || host.covers(c.dst, c.extent(c.dst_pitch, c.dst_slice));
 }
 
 Executed run_copy(const Stream& stream, const Copy& copy) {
-  const Config& config = device()->config;
+  const DeviceConfig& config = stream.context->gpu->config;
   if (copy.bytes() == 0) return {config.launch_ns, false};
   if (!still_pinned(copy)) {
     fail(stream, copy_name(copy) + ": its pinned memory was unregistered before it ran",
@@ -213,12 +219,12 @@ Executed run_copy(const Stream& stream, const Copy& copy) {
   add(count.count);
   add(count.bytes, copy.bytes());
   const bool local = copy.src_device && copy.dst_device;
-  const double rate = local ? config.device_bytes_per_ns / 2 : config.link_bytes_per_ns;
-  return {config.launch_ns + static_cast<std::int64_t>(static_cast<double>(copy.bytes()) / rate), false};
+  const double rate = local ? config.memory_bytes_per_second / 2 : config.link_bytes_per_second;
+  return {config.launch_ns + nanoseconds(copy.bytes(), rate), false};
 }
 
 Executed run_fill(const Stream& stream, const Fill& fill) {
-  const Config& config = device()->config;
+  const DeviceConfig& config = stream.context->gpu->config;
   Fault fault;
   const std::uint64_t bytes = fill.width * fill.element * fill.height;
   if (bytes != 0 && !run_guarded(&fill_rows, const_cast<Fill*>(&fill), &fault)) {
@@ -228,9 +234,7 @@ Executed run_fill(const Stream& stream, const Fill& fill) {
   }
   add(page().memset.count);
   add(page().memset.bytes, bytes);
-  return {
-      config.launch_ns + static_cast<std::int64_t>(static_cast<double>(bytes) / config.device_bytes_per_ns),
-      false};
+  return {config.launch_ns + nanoseconds(bytes, config.memory_bytes_per_second), false};
 }
 
 }  // namespace

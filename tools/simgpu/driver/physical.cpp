@@ -24,8 +24,10 @@ constexpr std::uint64_t kKeepRecycled = std::uint64_t{256} << 20;
 
 }  // namespace
 
-PhysicalMemory::PhysicalMemory(std::uint64_t capacity_bytes, std::uint64_t seed)
-    : fd_(::memfd_create("simgpu-device-memory", MFD_CLOEXEC)),
+PhysicalMemory::PhysicalMemory(int ordinal, std::uint64_t capacity_bytes, std::uint64_t seed, DeviceUse* use)
+    : ordinal_(ordinal),
+      fd_(::memfd_create("simgpu-device-memory", MFD_CLOEXEC)),
+      use_(*use),
       capacity_(capacity_bytes),
       pattern_(kPatternBytes / sizeof(std::uint64_t)) {
   if (fd_ >= 0 && ::ftruncate(fd_, static_cast<off_t>(2 * kHalfFile)) != 0) {
@@ -39,16 +41,15 @@ PhysicalMemory::PhysicalMemory(std::uint64_t capacity_bytes, std::uint64_t seed)
 CUresult PhysicalMemory::create(std::uint64_t size, bool plain, Physical** out) {
   if (size > capacity_ - used_) return CUDA_ERROR_OUT_OF_MEMORY;
   auto* physical = new Physical;
-  physical->id = next_id_++;
+  physical->memory = this;
+  static std::uint64_t next_id = 1;  // every caller holds the driver's lock
+  physical->id = next_id++;
   physical->size = size;
   physical->plain = plain;
   used_ += size;
-  ReportPage& report = page();
-  add(plain ? report.plain_now : report.vmm_now, size);
-  report.physical_now.store(used_, std::memory_order_relaxed);
-  if (used_ > report.physical_peak.load(std::memory_order_relaxed)) {
-    report.physical_peak.store(used_, std::memory_order_relaxed);
-  }
+  add(plain ? use_.plain_now : use_.vmm_now, size);
+  use_.now.store(used_, std::memory_order_relaxed);
+  if (used_ > use_.peak.load(std::memory_order_relaxed)) use_.peak.store(used_, std::memory_order_relaxed);
   *out = physical;
   return CUDA_SUCCESS;
 }
@@ -85,9 +86,8 @@ void PhysicalMemory::maybe_free(Physical* physical) {
   if (physical->handles != 0 || physical->mappings != 0) return;
   if (physical->placed) release_place(*physical);
   used_ -= physical->size;
-  ReportPage& report = page();
-  (physical->plain ? report.plain_now : report.vmm_now).fetch_sub(physical->size, std::memory_order_relaxed);
-  report.physical_now.store(used_, std::memory_order_relaxed);
+  (physical->plain ? use_.plain_now : use_.vmm_now).fetch_sub(physical->size, std::memory_order_relaxed);
+  use_.now.store(used_, std::memory_order_relaxed);
   delete physical;
 }
 

@@ -5,15 +5,20 @@
 
 #include "tools/simgpu/driver/cuda_api.h"
 #include "tools/simgpu/driver/intervals.h"
+#include "tools/simgpu/machine/machine.h"
 
 namespace simgpu {
 
 /// Device memory is handed out in frames of this many bytes; also the VMM granularity.
 inline constexpr std::uint64_t kFrameBytes = std::uint64_t{2} << 20;
 
+class PhysicalMemory;
+
 /// Device memory that cuMemCreate or a plain allocation holds. It lives while it has a handle or a mapping.
 struct Physical {
-  std::uint64_t id = 0;  ///< the program's handle; never used twice, so that a stale one is found
+  PhysicalMemory* memory = nullptr;  ///< the device it is of
+  std::uint64_t id =
+      0;  ///< the program's handle; never used twice on any device, so that a stale one is found
   std::uint64_t size = 0;
   bool plain = false;          ///< belongs to a plain allocation: no handle of the program's
   std::uint32_t handles = 1;   ///< cuMemCreate plus cuMemRetainAllocationHandle, minus cuMemRelease
@@ -30,12 +35,14 @@ struct Physical {
 /// first mapped, recycled or not, so that a copy that was lost is seen.
 class PhysicalMemory {
  public:
-  PhysicalMemory(std::uint64_t capacity_bytes, std::uint64_t seed);
+  PhysicalMemory(int ordinal, std::uint64_t capacity_bytes, std::uint64_t seed, DeviceUse* use);
   PhysicalMemory(const PhysicalMemory&) = delete;
   PhysicalMemory& operator=(const PhysicalMemory&) = delete;
 
   /// False if the backing file could not be made.
   [[nodiscard]] bool ok() const { return fd_ >= 0; }
+  /// Of the device whose memory it is.
+  [[nodiscard]] int ordinal() const { return ordinal_; }
   [[nodiscard]] int fd() const { return fd_; }
   [[nodiscard]] std::uint64_t capacity() const { return capacity_; }
   [[nodiscard]] std::uint64_t used() const { return used_; }
@@ -57,10 +64,11 @@ class PhysicalMemory {
   void release_place(const Physical& physical);
   bool poison_file(std::uint64_t offset, std::uint64_t bytes) const;
 
+  int ordinal_;
   int fd_;
+  DeviceUse& use_;
   std::uint64_t capacity_;
   std::uint64_t used_ = 0;
-  std::uint64_t next_id_ = 1;
   Intervals places_;    ///< file ranges in use
   Intervals recycled_;  ///< file ranges that are free but still hold pages of the host
   std::vector<std::uint64_t> pattern_;

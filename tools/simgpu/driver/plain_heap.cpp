@@ -3,6 +3,8 @@
 #include <iterator>
 #include <vector>
 
+#include "tools/simgpu/driver/gpu.h"
+
 namespace simgpu {
 namespace {
 
@@ -16,18 +18,18 @@ constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t unit) {
 
 }  // namespace
 
-CUresult PlainHeap::new_segment(std::uint64_t bytes, std::uint64_t* base) {
+CUresult PlainHeap::new_segment(Gpu& gpu, std::uint64_t bytes, std::uint64_t* base) {
   Physical* physical = nullptr;
-  CUresult result = physical_.create(bytes, true, &physical);
+  CUresult result = gpu.physical.create(bytes, true, &physical);
   if (result != CUDA_SUCCESS) return result;
   result = space_.reserve(bytes, 0, 0, true, base);
   if (result == CUDA_SUCCESS) {
     result = space_.map(*base, physical, true);
     if (result == CUDA_SUCCESS)
-      result = space_.set_access(*base, bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, true);
+      result = space_.set_access(*base, bytes, gpu.ordinal, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, true);
     if (result != CUDA_SUCCESS) drop_segment(*base, bytes);
   }
-  physical_.drop_handle(physical);
+  gpu.physical.drop_handle(physical);
   return result;
 }
 
@@ -36,8 +38,9 @@ void PlainHeap::drop_segment(std::uint64_t base, std::uint64_t bytes) {
   space_.free_reservation(base, bytes, true);
 }
 
-CUresult PlainHeap::from_slab(std::uint64_t rounded, std::uint64_t* base, std::uint64_t* segment) {
+CUresult PlainHeap::from_slab(Gpu& gpu, std::uint64_t rounded, std::uint64_t* base, std::uint64_t* segment) {
   for (auto& [start, slab] : slabs_) {
+    if (slab.gpu != &gpu) continue;
     if (const auto gap = slab.used.first_gap(start, rounded, start + kFrameBytes)) {
       slab.used.add(*gap, *gap + rounded);
       *base = *gap;
@@ -45,28 +48,31 @@ CUresult PlainHeap::from_slab(std::uint64_t rounded, std::uint64_t* base, std::u
       return CUDA_SUCCESS;
     }
   }
-  const CUresult result = new_segment(kFrameBytes, segment);
+  const CUresult result = new_segment(gpu, kFrameBytes, segment);
   if (result != CUDA_SUCCESS) return result;
   *base = *segment;
-  slabs_[*segment].used.add(*base, *base + rounded);
+  Slab& slab = slabs_[*segment];
+  slab.gpu = &gpu;
+  slab.used.add(*base, *base + rounded);
   return CUDA_SUCCESS;
 }
 
 CUresult PlainHeap::allocate(std::uint64_t size, Context* owner, std::uint64_t* out) {
   if (size == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (size > physical_.capacity()) return CUDA_ERROR_OUT_OF_MEMORY;
+  Gpu& gpu = *owner->gpu;
+  if (size > gpu.physical.capacity()) return CUDA_ERROR_OUT_OF_MEMORY;
   PlainBlock block;
   block.size = size;
   block.owner = owner;
   CUresult result = CUDA_SUCCESS;
   if (size > kLargestShared) {
     block.rounded = round_up(size, kFrameBytes);
-    result = new_segment(block.rounded, &block.base);
+    result = new_segment(gpu, block.rounded, &block.base);
     block.segment = block.base;
   } else {
     block.rounded = round_up(size, kAlignment);
-    result = from_slab(block.rounded, &block.base, &block.segment);
-    if (result == CUDA_SUCCESS) physical_.poison(reinterpret_cast<void*>(block.base), block.rounded);
+    result = from_slab(gpu, block.rounded, &block.base, &block.segment);
+    if (result == CUDA_SUCCESS) gpu.physical.poison(reinterpret_cast<void*>(block.base), block.rounded);
   }
   if (result != CUDA_SUCCESS) return result;
   block.id = next_id_++;

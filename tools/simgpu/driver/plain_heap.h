@@ -9,6 +9,7 @@
 namespace simgpu {
 
 struct Context;
+struct Gpu;
 
 /// One plain allocation (cuMemAlloc).
 struct PlainBlock {
@@ -20,15 +21,16 @@ struct PlainBlock {
   std::uint64_t id = 0;  ///< CU_POINTER_ATTRIBUTE_BUFFER_ID
 };
 
-/// cuMemAlloc's memory: blocks above 1 MiB own their frames, smaller ones share frames of 2 MiB. Frames are
-/// charged to the device, not bytes. Starts are multiples of 512 bytes. Memory is filled with the pattern
-/// at every allocation. Not thread-safe: the device lock protects it.
+/// cuMemAlloc's memory on every device: blocks above 1 MiB own their frames, smaller ones share frames of 2
+/// MiB. Frames are charged to the device, not bytes. Starts are multiples of 512 bytes. Memory is filled with
+/// the pattern at every allocation. Not thread-safe: the device lock protects it.
 class PlainHeap {
  public:
-  PlainHeap(PhysicalMemory& physical, AddressSpace& space) : physical_(physical), space_(space) {}
+  explicit PlainHeap(AddressSpace& space) : space_(space) {}
   PlainHeap(const PlainHeap&) = delete;
   PlainHeap& operator=(const PlainHeap&) = delete;
 
+  /// Memory of the owner's device.
   CUresult allocate(std::uint64_t size, Context* owner, std::uint64_t* out);
   /// CUDA_ERROR_INVALID_VALUE unless `base` is the start of a live block.
   CUresult free(std::uint64_t base);
@@ -41,13 +43,13 @@ class PlainHeap {
 
  private:
   struct Slab {
+    const Gpu* gpu = nullptr;
     Intervals used;
   };
-  CUresult new_segment(std::uint64_t bytes, std::uint64_t* base);
+  CUresult new_segment(Gpu& gpu, std::uint64_t bytes, std::uint64_t* base);
   void drop_segment(std::uint64_t base, std::uint64_t bytes);
-  CUresult from_slab(std::uint64_t rounded, std::uint64_t* base, std::uint64_t* segment);
+  CUresult from_slab(Gpu& gpu, std::uint64_t rounded, std::uint64_t* base, std::uint64_t* segment);
 
-  PhysicalMemory& physical_;
   AddressSpace& space_;
   std::map<std::uint64_t, PlainBlock> blocks_;
   std::map<std::uint64_t, Slab> slabs_;

@@ -1,9 +1,5 @@
 #include "tools/simgpu/driver/report.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -12,7 +8,7 @@
 namespace simgpu {
 namespace {
 
-/// Used until cuInit, and for good where no command reads a report.
+/// Used until cuInit.
 ReportPage g_private_page{};
 std::atomic<ReportPage*> g_page{&g_private_page};
 std::mutex& text_mutex() {
@@ -25,23 +21,6 @@ void copy_text(char (&to)[N], const char* from) {
   const std::size_t n = std::min(std::strlen(from), N - 1);
   std::memcpy(to, from, n);
   to[n] = '\0';
-}
-
-/// Lookups and calls from before cuInit belong to the process that then owns the page.
-void carry_over(ReportPage& to) {
-  for (std::size_t i = 0; i < ReportPage::kMaxEntries; ++i) {
-    add(to.calls[i], g_private_page.calls[i].load(std::memory_order_relaxed));
-  }
-  for (const auto list : {&ReportPage::unknown, &ReportPage::unsupported, &ReportPage::export_tables}) {
-    const ReportPage::NameList& from = g_private_page.*list;
-    const std::uint32_t used = from.used.load(std::memory_order_relaxed);
-    for (std::uint32_t i = 0; i < used; ++i) {
-      copy_text((to.*list).rows[i].name, from.rows[i].name);
-      add((to.*list).rows[i].count, from.rows[i].count.load(std::memory_order_relaxed));
-    }
-    add((to.*list).other, from.other.load(std::memory_order_relaxed));
-    (to.*list).used.store(used, std::memory_order_release);
-  }
 }
 
 void count_name(ReportPage::NameList ReportPage::*which, const char* name) {
@@ -64,29 +43,9 @@ ReportPage& page() noexcept {
   return *g_page.load(std::memory_order_acquire);
 }
 
-void open_page(const std::string& path) {
-  if (path.empty()) return;
-  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0) {
-    std::fprintf(stderr, "simgpu: warning: no report: cannot open its page %s\n", path.c_str());
-    return;
-  }
-  void* mapped = ::mmap(nullptr, sizeof(ReportPage), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  ::close(fd);
-  if (mapped == MAP_FAILED) {
-    std::fprintf(stderr, "simgpu: warning: no report: cannot map its page\n");
-    return;
-  }
-  auto* shared = static_cast<ReportPage*>(mapped);
-  std::int32_t nobody = 0;
-  if (!shared->owner_pid.compare_exchange_strong(nobody, static_cast<std::int32_t>(::getpid()))) {
-    shared->other_processes.fetch_add(1);
-    ::munmap(mapped, sizeof(ReportPage));
-    return;
-  }
+void use_page(ReportPage* shared) {
   const std::scoped_lock lock(text_mutex());
-  carry_over(*shared);
-  shared->version.store(ReportPage::kVersion, std::memory_order_release);
+  add_report(shared, g_private_page);
   g_page.store(shared, std::memory_order_release);
 }
 

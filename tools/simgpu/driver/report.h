@@ -2,16 +2,15 @@
 
 #include <string>
 
-#include "tools/simgpu/report/page.h"
+#include "tools/simgpu/machine/report_page.h"
 
 namespace simgpu {
 
-/// The page that this process writes to: the shared one if it owns it, otherwise a private one that nobody
-/// reads. Never null; leaked.
+/// The page that this process writes to: its slot's in the machine, and before cuInit one of its own. Leaked.
 ReportPage& page() noexcept;
 
-/// Maps the shared page and claims it for this process if it is the first. Called once, by cuInit.
-void open_page(const std::string& path);
+/// From now on page() is this one; what was counted before is added to it. Called once, by cuInit.
+void use_page(ReportPage* shared);
 
 /// Counts a lookup of a name that simgpu does not know.
 void note_unknown_entry(const char* name) noexcept;

@@ -12,7 +12,7 @@ constexpr std::uint64_t kNone = 0;  ///< no stream has this id
 
 }  // namespace
 
-Scheduler::Scheduler(std::mutex& device_mutex, const Config& config)
+Scheduler::Scheduler(std::mutex& device_mutex, const MachineConfig& config)
     : device_mutex_(device_mutex), schedule_(config.schedule), random_(config.seed) {}
 
 void Scheduler::add_legacy_waits(const std::shared_ptr<Stream>& stream, Operation& operation) const {

@@ -6,9 +6,9 @@
 #include <mutex>
 #include <vector>
 
-#include "tools/simgpu/driver/config.h"
 #include "tools/simgpu/driver/random.h"
 #include "tools/simgpu/driver/stream.h"
+#include "tools/simgpu/machine/machine.h"
 
 namespace simgpu {
 
@@ -26,7 +26,7 @@ namespace simgpu {
 /// All functions are called with the device lock held; it is released while a host function runs.
 class Scheduler {
  public:
-  Scheduler(std::mutex& device_mutex, const Config& config);
+  Scheduler(std::mutex& device_mutex, const MachineConfig& config);
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 

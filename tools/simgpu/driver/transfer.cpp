@@ -8,7 +8,7 @@ namespace simgpu {
 namespace {
 
 /// Decides what an address is. False: it is said to be device memory and is not, or the other way round.
-bool resolve(const Device& d, Side side, std::uint64_t address, std::uint64_t extent, bool* is_device,
+bool resolve(const Driver& d, Side side, std::uint64_t address, std::uint64_t extent, bool* is_device,
              bool* is_pinned) {
   const bool in_device = d.is_device_address(address);
   if (side == Side::kDevice && !in_device) {
@@ -55,7 +55,7 @@ CUresult stage(Copy* copy) {
 
 }  // namespace
 
-CUresult transfer(Device& d, Context& context, const std::shared_ptr<Stream>& stream,
+CUresult transfer(Driver& d, Context& context, const std::shared_ptr<Stream>& stream,
                   const CopyRequest& request, bool synchronous) {
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   Copy copy;

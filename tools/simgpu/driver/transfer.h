@@ -35,7 +35,7 @@ struct CopyRequest {
 /// a pageable source's way to the device.
 ///
 /// CUDA_ERROR_INVALID_VALUE for device addresses that no allocation or mapping covers at the call.
-CUresult transfer(Device& d, Context& context, const std::shared_ptr<Stream>& stream,
+CUresult transfer(Driver& d, Context& context, const std::shared_ptr<Stream>& stream,
                   const CopyRequest& request, bool synchronous);
 
 }  // namespace simgpu

@@ -4,16 +4,16 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
+#include <vector>
 
 #include "tools/simgpu/driver/address_space.h"
-#include "tools/simgpu/driver/config.h"
 #include "tools/simgpu/driver/context.h"
+#include "tools/simgpu/driver/gpu.h"
 #include "tools/simgpu/driver/host_memory.h"
 #include "tools/simgpu/driver/kernel_object.h"
-#include "tools/simgpu/driver/physical.h"
 #include "tools/simgpu/driver/plain_heap.h"
 #include "tools/simgpu/driver/scheduler.h"
+#include "tools/simgpu/machine/machine_file.h"
 
 namespace simgpu {
 
@@ -23,19 +23,20 @@ struct Event {
   std::shared_ptr<EventRecord> record;
 };
 
-/// The one simulated device of this process. Leaked: nothing is torn down at exit. Everything below the
-/// mutex is protected by it.
-struct Device {
-  explicit Device(const Config& from);
+/// The driver's state in this process: the lock that every call takes, the devices, and everything that has a
+/// handle. Leaked: nothing is torn down at exit. Everything below the mutex is protected by it.
+struct Driver {
+  Driver(std::unique_ptr<MachineFile> file, ProcessSlot* claimed);
 
   std::mutex mutex;
-  const Config config;
-  PhysicalMemory physical;
+  const std::unique_ptr<MachineFile> machine;
+  const MachineConfig& config;
+  ProcessSlot& slot;                       ///< of this process in the machine
+  std::vector<std::unique_ptr<Gpu>> gpus;  ///< by ordinal
   AddressSpace space;
   PlainHeap heap;
   HostMemory host;
   Scheduler scheduler;
-  Context primary;
   std::unordered_map<CUcontext, Context*> contexts;  ///< alive or not, the primary one too
   std::unordered_map<CUstream, std::shared_ptr<Stream>> streams;
   std::unordered_map<CUevent, std::unique_ptr<Event>> events;
@@ -44,6 +45,11 @@ struct Device {
   std::unordered_map<CUmemGenericAllocationHandle, Physical*> handles;
   std::uint64_t next_id = 1;  ///< of contexts and streams
 
+  /// The device with this ordinal, or null.
+  [[nodiscard]] Gpu* gpu_at(int ordinal) const {
+    const bool known = ordinal >= 0 && static_cast<std::size_t>(ordinal) < gpus.size();
+    return known ? gpus[static_cast<std::size_t>(ordinal)].get() : nullptr;
+  }
   std::shared_ptr<Stream> new_stream(Context* context, unsigned flags, int priority);
   /// Makes a context ready for use: its default streams.
   void start_context(Context* context);
@@ -54,16 +60,20 @@ struct Device {
   std::shared_ptr<Stream> find_stream(Context* context, CUstream handle, bool null_is_per_thread);
   /// True if the range lies in one live plain allocation or in mappings of the program.
   [[nodiscard]] bool owns_range(std::uint64_t address, std::uint64_t bytes) const;
-  /// True if the address is in the device's address space at all.
+  /// True if every byte is mapped and work of this context's device may read it, or write it: memory of the
+  /// device itself, of a peer that the context has enabled, or mapped with access for the device.
+  [[nodiscard]] bool accessible(const Context& context, std::uint64_t address, std::uint64_t bytes,
+                                bool write) const;
+  /// True if the address is in the devices' address space at all.
   [[nodiscard]] bool is_device_address(std::uint64_t address) const;
   /// What is, was or might have been at this address, for messages.
   [[nodiscard]] std::string describe(std::uint64_t address) const;
 };
 
-/// The device, or null before cuInit succeeded and in a child that was forked after it.
-Device* device() noexcept;
+/// The driver of this process, or null before cuInit succeeded and in a child that was forked after it.
+Driver* driver() noexcept;
 
-/// cuInit: makes the device on the first call.
-CUresult start_device();
+/// cuInit: opens the machine and makes the driver on the first call.
+CUresult start_driver();
 
 }  // namespace simgpu

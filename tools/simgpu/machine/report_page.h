@@ -12,13 +12,10 @@ struct TransferCount {
   std::atomic<std::uint64_t> bytes;
 };
 
-/// What the device did, in memory shared by the simulated process and the `simgpu` command. It outlives the
-/// process, however that ends; the command turns it into the JSON report "simgpu.report/1".
-///
-/// Written by the process that owns it: `owner_pid` is the first process that called cuInit. Numbers are
-/// relaxed atomics, texts are written once and then counted. All zero is the valid initial state.
+/// What one process did with the devices, in memory that it shares with the `simgpu` command. The command
+/// turns it into the JSON report. Numbers are relaxed atomics, texts are written once and then counted. All
+/// zero is the valid initial state.
 struct ReportPage {
-  static constexpr std::uint32_t kVersion = 1;
   static constexpr std::size_t kMaxEntries = 512;
   static constexpr std::size_t kMaxErrors = 32;
 
@@ -37,16 +34,7 @@ struct ReportPage {
     char text[480];
   };
 
-  std::atomic<std::uint32_t> version;          ///< kVersion once a process owns the page
-  std::atomic<std::int32_t> owner_pid;         ///< 0: no process has called cuInit
-  std::atomic<std::uint32_t> other_processes;  ///< further processes that called cuInit; not in the numbers
-
   std::atomic<std::uint64_t> calls[kMaxEntries];  ///< by row of driver/entries.def
-
-  std::atomic<std::uint64_t> physical_now;   ///< bytes of device memory in use, in frames of 2 MiB
-  std::atomic<std::uint64_t> physical_peak;  ///< the largest value of physical_now
-  std::atomic<std::uint64_t> plain_now;      ///< the part of physical_now that plain allocations use
-  std::atomic<std::uint64_t> vmm_now;        ///< the part that cuMemCreate handed out
 
   TransferCount h2d, d2h, d2d, h2h, memset;
 
@@ -63,5 +51,8 @@ struct ReportPage {
   std::atomic<std::uint64_t> errors_total;  ///< errors that were reported; the first kMaxErrors have a text
   ErrorText errors[kMaxErrors];
 };
+
+/// Adds the numbers of `from` to `into`, and its texts as far as there is room. Both are at rest.
+void add_report(ReportPage* into, const ReportPage& from);
 
 }  // namespace simgpu

@@ -1,10 +1,12 @@
-#include "tools/simgpu/driver/device.h"
+#include "tools/simgpu/driver/driver.h"
 
 #include <pthread.h>
 
 #include <atomic>
 #include <cinttypes>
 #include <cstdio>
+#include <cstdlib>
+#include <utility>
 #include <vector>
 
 #include "tools/simgpu/driver/report.h"
@@ -12,7 +14,7 @@
 namespace simgpu {
 namespace {
 
-std::atomic<Device*> g_device{nullptr};
+std::atomic<Driver*> g_driver{nullptr};
 std::atomic<bool> g_forked{false};
 
 template <class... A>
@@ -22,44 +24,66 @@ std::string format(const char* pattern, A... args) {
   return text;
 }
 
+/// The machine that the environment names, or one of this process' own with one device.
+std::unique_ptr<MachineFile> open_machine() {
+  const char* path = std::getenv(MachineFile::kVariable);
+  std::unique_ptr<MachineFile> file =
+      path == nullptr ? MachineFile::create(MachineConfig{}) : MachineFile::open(path);
+  if (file == nullptr) {
+    report_error(path == nullptr
+                     ? std::string("cannot make a machine (memfd_create)")
+                     : "cannot open the machine " + std::string(path) + " (" + MachineFile::kVariable +
+                           "): its simgpu command has ended, or is of another version");
+  }
+  return file;
+}
+
 }  // namespace
 
-Device::Device(const Config& from)
-    : config(from),
-      physical(config.memory_bytes, config.seed),
-      space(physical),
-      heap(physical, space),
+Driver::Driver(std::unique_ptr<MachineFile> file, ProcessSlot* claimed)
+    : machine(std::move(file)),
+      config((*machine)->config),
+      slot(*claimed),
+      heap(space),
       scheduler(mutex, config) {
-  primary.primary = true;
-  primary.alive = false;
-  contexts.emplace(handle_of(&primary), &primary);
+  for (std::uint32_t i = 0; i < config.device_count; ++i) {
+    gpus.push_back(std::make_unique<Gpu>(static_cast<int>(i), **machine));
+    Context* primary = &gpus.back()->primary;
+    contexts.emplace(handle_of(primary), primary);
+  }
 }
 
-Device* device() noexcept {
-  return g_forked.load(std::memory_order_relaxed) ? nullptr : g_device.load(std::memory_order_acquire);
+Driver* driver() noexcept {
+  return g_forked.load(std::memory_order_relaxed) ? nullptr : g_driver.load(std::memory_order_acquire);
 }
 
-CUresult start_device() {
+CUresult start_driver() {
   static auto* mutex = new std::mutex;
   const std::scoped_lock lock(*mutex);
   if (g_forked.load()) return CUDA_ERROR_NOT_INITIALIZED;
-  if (g_device.load() != nullptr) return CUDA_SUCCESS;
-  Config config;
-  if (!Config::from_environment(&config)) return CUDA_ERROR_NO_DEVICE;
-  open_page(config.page_path);
-  auto* made = new Device(config);
-  if (!made->physical.ok()) {
-    delete made;
+  if (g_driver.load() != nullptr) return CUDA_SUCCESS;
+  std::unique_ptr<MachineFile> machine = open_machine();
+  if (machine == nullptr) return CUDA_ERROR_NO_DEVICE;
+  ProcessSlot* slot = claim_slot(**machine);
+  if (slot == nullptr) {
+    report_error("too many processes use this machine at once (" + std::to_string(Machine::kMaxProcesses) +
+                 ")");
+    return CUDA_ERROR_NO_DEVICE;
+  }
+  use_page(&slot->report);
+  auto* made = new Driver(std::move(machine), slot);
+  for (const auto& gpu : made->gpus) {
+    if (gpu->physical.ok()) continue;
     report_error("the memory file of the device could not be made (memfd_create)");
     return CUDA_ERROR_NO_DEVICE;
   }
   // CUDA cannot be used in a child that is forked after cuInit; it must say so instead of sharing the memory.
   ::pthread_atfork(nullptr, nullptr, [] { g_forked.store(true); });
-  g_device.store(made, std::memory_order_release);
+  g_driver.store(made, std::memory_order_release);
   return CUDA_SUCCESS;
 }
 
-std::shared_ptr<Stream> Device::new_stream(Context* context, unsigned flags, int priority) {
+std::shared_ptr<Stream> Driver::new_stream(Context* context, unsigned flags, int priority) {
   auto stream = std::make_shared<Stream>();
   stream->context = context;
   stream->id = next_id++;
@@ -70,7 +94,7 @@ std::shared_ptr<Stream> Device::new_stream(Context* context, unsigned flags, int
   return stream;
 }
 
-void Device::start_context(Context* context) {
+void Driver::start_context(Context* context) {
   context->alive = true;
   context->sticky = CUDA_SUCCESS;
   context->id = next_id++;
@@ -78,7 +102,7 @@ void Device::start_context(Context* context) {
   context->legacy->legacy = true;
 }
 
-void Device::end_context(Context* context) {
+void Driver::end_context(Context* context) {
   scheduler.drain(context);
   heap.free_all_of(context);
   host.free_all_of(context);
@@ -88,7 +112,7 @@ void Device::end_context(Context* context) {
   context->alive = false;
 }
 
-std::shared_ptr<Stream> Device::find_stream(Context* context, CUstream handle, bool null_is_per_thread) {
+std::shared_ptr<Stream> Driver::find_stream(Context* context, CUstream handle, bool null_is_per_thread) {
   if (handle == nullptr) handle = null_is_per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
   if (handle == CU_STREAM_LEGACY) return context->legacy;
   if (handle == CU_STREAM_PER_THREAD) {
@@ -100,7 +124,7 @@ std::shared_ptr<Stream> Device::find_stream(Context* context, CUstream handle, b
   return it == streams.end() ? nullptr : it->second;
 }
 
-bool Device::owns_range(std::uint64_t address, std::uint64_t bytes) const {
+bool Driver::owns_range(std::uint64_t address, std::uint64_t bytes) const {
   const Mapping* mapping = space.mapping_at(address);
   if (mapping == nullptr) return false;
   if (!mapping->physical->plain) return space.mapped(address, bytes);
@@ -108,18 +132,36 @@ bool Device::owns_range(std::uint64_t address, std::uint64_t bytes) const {
   return block != nullptr && bytes <= block->base + block->size - address;
 }
 
-bool Device::is_device_address(std::uint64_t address) const {
+bool Driver::accessible(const Context& context, std::uint64_t address, std::uint64_t bytes,
+                        bool write) const {
+  const std::uint64_t end = address + bytes;
+  if (end < address) return false;
+  const auto self = static_cast<std::size_t>(context.gpu->ordinal);
+  for (const Mapping* m = space.mapping_at(address); m != nullptr; m = space.mapping_at(m->base + m->size)) {
+    unsigned access = m->access[self];
+    const int home = m->physical->memory->ordinal();
+    if (m->physical->plain && context.has_peer(home)) access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    if (access == CU_MEM_ACCESS_FLAGS_PROT_NONE) return false;
+    if (write && access != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return false;
+    if (end <= m->base + m->size) return true;
+  }
+  return false;
+}
+
+bool Driver::is_device_address(std::uint64_t address) const {
   return space.reservation_at(address) != nullptr || heap.freed_at(address) != nullptr;
 }
 
-std::string Device::describe(std::uint64_t address) const {
+std::string Driver::describe(std::uint64_t address) const {
   if (const PlainBlock* block = heap.block_at(address)) {
     return format("inside the allocation 0x%" PRIx64 " of %" PRIu64 " bytes", block->base, block->size);
   }
   if (const Mapping* mapping = space.mapping_at(address); mapping != nullptr && !mapping->physical->plain) {
-    const char* access = mapping->access == CU_MEM_ACCESS_FLAGS_PROT_READ ? "read-only access" : "no access";
+    const char* access =
+        mapping->strongest() == CU_MEM_ACCESS_FLAGS_PROT_READ ? "read-only access" : "no access";
     return format("in the mapping 0x%" PRIx64 " of %" PRIu64 " bytes, which has %s", mapping->base,
-                  mapping->size, mapping->access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? "access" : access);
+                  mapping->size,
+                  mapping->strongest() == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? "access" : access);
   }
   if (const PlainBlock* block = heap.freed_at(address)) {
     return format("in the allocation 0x%" PRIx64 " of %" PRIu64 " bytes, which was freed", block->base,

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tools/simgpu/machine/machine.h"
+
+namespace simgpu {
+
+/// A Machine mapped into this process. Not copyable; unmapped when it goes.
+class MachineFile {
+ public:
+  /// The variable that names the file to a machine's processes.
+  static constexpr const char* kVariable = "SIMGPU_MACHINE";
+
+  /// Makes a machine. Null if the system refuses; errno says why.
+  static std::unique_ptr<MachineFile> create(const MachineConfig& config);
+  /// Opens the machine at this path. Null if there is none or another version of simgpu made it.
+  static std::unique_ptr<MachineFile> open(const std::string& path);
+
+  MachineFile(const MachineFile&) = delete;
+  MachineFile& operator=(const MachineFile&) = delete;
+  ~MachineFile();
+
+  [[nodiscard]] Machine& operator*() const { return *machine_; }
+  [[nodiscard]] Machine* operator->() const { return machine_; }
+  /// Where other processes of this user can open it while this one lives.
+  [[nodiscard]] std::string path() const;
+
+ private:
+  MachineFile(int fd, Machine* machine) : fd_(fd), machine_(machine) {}
+
+  int fd_;
+  Machine* machine_;
+};
+
+/// Takes a slot for the calling process: an unused one, or one of a process that has ended, whose numbers go
+/// to Machine::departed. Null if kMaxProcesses are alive. Thread-safe, also between processes.
+ProcessSlot* claim_slot(Machine& machine);
+
+/// True while the process that claimed the slot exists (one that has ended and was not waited for does not).
+bool alive(const ProcessSlot& slot);
+
+}  // namespace simgpu

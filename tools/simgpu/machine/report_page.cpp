@@ -1,0 +1,60 @@
+#include "tools/simgpu/machine/report_page.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace simgpu {
+namespace {
+
+using Counter = std::atomic<std::uint64_t>;
+
+void add(Counter& into, const Counter& from) {
+  into.fetch_add(from.load(std::memory_order_relaxed), std::memory_order_relaxed);
+}
+
+void add(TransferCount& into, const TransferCount& from) {
+  add(into.count, from.count);
+  add(into.bytes, from.bytes);
+}
+
+void add_name(ReportPage::NameList* into, const ReportPage::NameList::Row& row) {
+  const std::size_t used = std::min<std::size_t>(into->used.load(), ReportPage::NameList::kMax);
+  for (std::size_t i = 0; i < used; ++i) {
+    if (std::strcmp(into->rows[i].name, row.name) == 0) return add(into->rows[i].count, row.count);
+  }
+  if (used == ReportPage::NameList::kMax) return add(into->other, row.count);
+  std::memcpy(into->rows[used].name, row.name, sizeof row.name);
+  add(into->rows[used].count, row.count);
+  into->used.store(static_cast<std::uint32_t>(used + 1));
+}
+
+void add(ReportPage::NameList& into, const ReportPage::NameList& from) {
+  const std::size_t used = std::min<std::size_t>(from.used.load(), ReportPage::NameList::kMax);
+  for (std::size_t i = 0; i < used; ++i) add_name(&into, from.rows[i]);
+  add(into.other, from.other);
+}
+
+}  // namespace
+
+void add_report(ReportPage* into, const ReportPage& from) {
+  for (std::size_t i = 0; i < ReportPage::kMaxEntries; ++i) add(into->calls[i], from.calls[i]);
+  add(into->h2d, from.h2d);
+  add(into->d2h, from.d2h);
+  add(into->d2d, from.d2d);
+  add(into->h2h, from.h2h);
+  add(into->memset, from.memset);
+  add(into->kernels_executed, from.kernels_executed);
+  add(into->operations_executed, from.operations_executed);
+  add(into->operations_dropped, from.operations_dropped);
+  into->longest_queue.store(std::max(into->longest_queue.load(), from.longest_queue.load()));
+  add(into->unknown, from.unknown);
+  add(into->unsupported, from.unsupported);
+  add(into->export_tables, from.export_tables);
+  const std::size_t errors = std::min<std::size_t>(from.errors_total.load(), ReportPage::kMaxErrors);
+  std::size_t next = std::min<std::size_t>(into->errors_total.load(), ReportPage::kMaxErrors);
+  for (std::size_t i = 0; i < errors && next < ReportPage::kMaxErrors; ++i)
+    into->errors[next++] = from.errors[i];
+  add(into->errors_total, from.errors_total);
+}
+
+}  // namespace simgpu
