@@ -8,6 +8,7 @@
 namespace conformance {
 namespace {
 
+constexpr long kNotSupported = 801;
 constexpr long kFirstBrokenContext = 700;  ///< CUDA_ERROR_ILLEGAL_ADDRESS and what is like it
 constexpr long kLastBrokenContext = 719;
 
@@ -71,6 +72,7 @@ void check_result(long got, std::initializer_list<long> wanted, const char* call
 
 void check_fails(long got, const char* call, const char* file, int line) {
   if (got == 0) fail(file, line, std::string(call) + " succeeds");
+  if (got == kNotSupported) fail(file, line, std::string(call) + " is not supported");
   if (got >= kFirstBrokenContext && got <= kLastBrokenContext)
     fail(file, line, std::string(call) + " broke the context: " + std::to_string(got));
 }

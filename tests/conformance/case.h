@@ -49,7 +49,7 @@ bool enroll(const char* name, const char* section, unsigned traits, void (*body)
 
 void check_result(long got, std::initializer_list<long> wanted, const char* call, const char* wanted_text,
                   const char* file, int line);
-/// Any error will do, but an error that breaks the context.
+/// Any error will do, but "not supported" and those that break the context.
 void check_fails(long got, const char* call, const char* file, int line);
 
 template <class A, class B>

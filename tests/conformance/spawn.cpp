@@ -38,6 +38,14 @@ class Descriptor {
   int fd_;
 };
 
+/// The same file at a number that none of the child's standard descriptors and none of start()'s has.
+int moved_up(int fd) {
+  constexpr int kAbove = 16;
+  const int moved = ::fcntl(fd, F_DUPFD_CLOEXEC, kAbove);
+  ::close(fd);
+  return moved;
+}
+
 pid_t start(const Case& chosen, int verdict_fd, int said_fd) {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
@@ -108,10 +116,10 @@ Outcome run_apart(const Case& chosen, int seconds) {
   const auto started = Clock::now();
   const auto deadline = started + std::chrono::seconds(seconds);
   std::array<int, 2> ends{-1, -1};
-  Descriptor said(::memfd_create("said", MFD_CLOEXEC));
+  Descriptor said(moved_up(::memfd_create("said", MFD_CLOEXEC)));
   if (::pipe2(ends.data(), O_CLOEXEC) != 0 || said.get() < 0) return {"fail", "no descriptors are left", 0};
   Descriptor from(ends[0]);
-  Descriptor to(ends[1]);
+  Descriptor to(moved_up(ends[1]));
   const pid_t child = start(chosen, to.get(), said.get());
   to.close();
   if (child < 0) return {"fail", "no process can be started", 0};
