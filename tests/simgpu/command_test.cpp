@@ -70,8 +70,9 @@ TEST_CASE("command: wrong words are refused with one line, a hint and 125") {
           "--memory 1KiB: want bytes from 2MiB to 1TiB, as in 268435456 or 256MiB");
   refused({"true"}, "'true' is not an option; put -- before the command: simgpu [options] -- true");
   refused({"--"}, "no command: simgpu [options] -- command [arguments]");
-  refused({"--device", "h10", "--", "true"}, "unknown device h10 (did you mean 'h100'?); known: h100");
-  refused({"--device", "./none.toml", "--", "true"}, "--device ./none.toml: no such file");
+  refused({"--device", "h10", "--", "true"},
+          "--device: unknown device h10 (did you mean 'h100'?); known: a100 h100 rtx3060 rtx4090 t4");
+  refused({"--device", "./none.toml", "--", "true"}, "--device: ./none.toml: no such device profile");
   refused({"--report", "/nonexistent/r.json", "--", "true"},
           "cannot write the report to /nonexistent/r.json");
 }
@@ -91,13 +92,10 @@ TEST_CASE("command: a profile that is none says what is wrong with it") {
     REQUIRE(o.code() == 125);
     return o.err;
   };
-  const std::string good =
-      "name = \"card\"\n[memory]\nbytes = 67108864\nbytes_per_second = 1e12\n[compute]\ncapability = "
-      "\"8.0\"\n"
-      "multiprocessors = 10\n[link]\nbytes_per_second = 1e10\n[cost]\nlaunch_ns = 1000\n";
-  REQUIRE(contains(refusal("name = \"card\"\n"), "memory.bytes is missing"));
-  REQUIRE(contains(refusal(good + "launch_nss = 5\n"),
-                   "unknown key cost.launch_nss (did you mean 'cost.launch_ns'?)"));
+  const std::string good = read_file(built("share/tidepool/profiles/t4.toml"));
+  REQUIRE(contains(refusal("name = \"card\"\n"), "these are missing: compute.capability, memory.bytes, "));
+  REQUIRE(contains(refusal(good + "releese_ns = 5\n"),
+                   "unknown key vmm.releese_ns (did you mean 'vmm.release_ns'?)"));
   REQUIRE(contains(refusal("name = \n"), "line 1"));
   write_file(file, good);
   REQUIRE(simgpu({"--device", file, "--", kPipeline}).code() == 0);

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "allocator/support/device_profile.h"
 #include "tools/simgpu/cmd/child.h"
 #include "tools/simgpu/cmd/options.h"
-#include "tools/simgpu/cmd/profile.h"
 #include "tools/simgpu/cmd/report_json.h"
 #include "tools/simgpu/machine/machine_file.h"
 
@@ -45,25 +45,31 @@ std::vector<std::pair<std::string, std::string>> variables(const simgpu::Machine
   return {{"LD_LIBRARY_PATH", path}, {simgpu::MachineFile::kVariable, machine.path()}};
 }
 
-simgpu::DeviceConfig device_config(const Profile& p, const Options& o) {
+simgpu::DeviceConfig device_config(const tidepool::DeviceProfile& p, const Options& o) {
   constexpr std::uint64_t kFrame = std::uint64_t{2} << 20;
   simgpu::DeviceConfig c;
   std::snprintf(c.name, sizeof c.name, "%s", p.name.c_str());
-  c.memory_bytes = o.memory_bytes.value_or(p.memory_bytes) / kFrame * kFrame;
-  c.memory_bytes_per_second = p.memory_bytes_per_second;
   c.compute_major = p.compute_major;
   c.compute_minor = p.compute_minor;
-  c.multiprocessors = p.multiprocessors;
-  c.link_bytes_per_second = p.link_bytes_per_second;
-  c.launch_ns = p.launch_ns;
+#define TP_PROFILE_FIELD(table, key, type, low, high, want) \
+  c.table##_##key = static_cast<decltype(c.table##_##key)>(p.table##_##key);
+#include "allocator/support/device_profile.def"
+#undef TP_PROFILE_FIELD
+  c.memory_bytes = o.memory_bytes.value_or(c.memory_bytes) / kFrame * kFrame;
   return c;
+}
+
+tidepool::DeviceProfile load_profile(const std::string& name_or_file) {
+  auto profile = tidepool::load_device_profile(name_or_file, (prefix() / "share/tidepool/profiles").string());
+  if (!profile) throw UsageError("--device: " + profile.error().text);
+  return std::move(profile.value());
 }
 
 simgpu::MachineConfig machine_config(const Options& o) {
   simgpu::MachineConfig c;
   c.seed = o.seed;
   c.schedule = o.schedule == "inorder" ? simgpu::Schedule::kInOrder : simgpu::Schedule::kAdversarial;
-  c.devices[0] = device_config(load_profile(o.device, prefix() / "share/tidepool/profiles"), o);
+  c.devices[0] = device_config(load_profile(o.device), o);
   return c;
 }
 

@@ -27,7 +27,7 @@ int attribute_value(const Gpu& gpu, CUdevice_attribute attribute) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
       return config.compute_minor;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-      return config.multiprocessors;
+      return config.compute_multiprocessors;
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:

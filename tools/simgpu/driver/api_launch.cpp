@@ -106,7 +106,7 @@ CUresult launch(Driver& d, Context& context, bool per_thread, CUfunction handle,
   if (cooperative) {
     const int threads = static_cast<int>(c.blockDimX * c.blockDimY * c.blockDimZ);
     const auto fits = static_cast<std::uint64_t>(active_blocks(threads, c.sharedMemBytes)) *
-                      static_cast<std::uint64_t>(context.gpu->config.multiprocessors);
+                      static_cast<std::uint64_t>(context.gpu->config.compute_multiprocessors);
     if (std::uint64_t{c.gridDimX} * c.gridDimY * c.gridDimZ > fits)
       return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   }
@@ -146,7 +146,7 @@ CUresult best_block_size(Driver& d, const Context& context, int* grid, int* bloc
   int blocks = 0;
   const CUresult result = occupancy(d, &blocks, handle, threads, shared);
   if (result != CUDA_SUCCESS) return result;
-  *grid = blocks * context.gpu->config.multiprocessors;
+  *grid = blocks * context.gpu->config.compute_multiprocessors;
   *block = threads;
   return CUDA_SUCCESS;
 }

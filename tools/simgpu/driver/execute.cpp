@@ -158,7 +158,7 @@ Executed run_launch(const Stream& stream, const Launch& launch) {
     fail(stream, text, fault.why == nullptr ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_ERROR_LAUNCH_FAILED);
   }
   const std::int64_t traffic_ns = nanoseconds(g_declared.bytes, config.memory_bytes_per_second);
-  return {config.launch_ns + traffic_ns, !ok};
+  return {config.cost_launch_ns + traffic_ns, !ok};
 }
 
 void copy_rows(void* argument) {
@@ -202,16 +202,16 @@ bool still_pinned(const Copy& c) {
 
 Executed run_copy(const Stream& stream, const Copy& copy) {
   const DeviceConfig& config = stream.context->gpu->config;
-  if (copy.bytes() == 0) return {config.launch_ns, false};
+  if (copy.bytes() == 0) return {config.cost_launch_ns, false};
   if (!still_pinned(copy)) {
     fail(stream, copy_name(copy) + ": its pinned memory was unregistered before it ran",
          CUDA_ERROR_ILLEGAL_ADDRESS);
-    return {config.launch_ns, true};
+    return {config.cost_launch_ns, true};
   }
   Fault fault;
   if (!run_guarded(&copy_rows, const_cast<Copy*>(&copy), &fault)) {
     fail(stream, fault_text(copy_name(copy), fault), CUDA_ERROR_ILLEGAL_ADDRESS);
-    return {config.launch_ns, true};
+    return {config.cost_launch_ns, true};
   }
   ReportPage& report = page();
   TransferCount& count = copy.src_device ? (copy.dst_device ? report.d2d : report.d2h)
@@ -219,8 +219,10 @@ Executed run_copy(const Stream& stream, const Copy& copy) {
   add(count.count);
   add(count.bytes, copy.bytes());
   const bool local = copy.src_device && copy.dst_device;
-  const double rate = local ? config.memory_bytes_per_second / 2 : config.link_bytes_per_second;
-  return {config.launch_ns + nanoseconds(copy.bytes(), rate), false};
+  const double rate = local             ? config.memory_bytes_per_second / 2
+                      : copy.src_device ? config.link_d2h_bytes_per_second
+                                        : config.link_h2d_bytes_per_second;
+  return {config.cost_launch_ns + nanoseconds(copy.bytes(), rate), false};
 }
 
 Executed run_fill(const Stream& stream, const Fill& fill) {
@@ -230,11 +232,11 @@ Executed run_fill(const Stream& stream, const Fill& fill) {
   if (bytes != 0 && !run_guarded(&fill_rows, const_cast<Fill*>(&fill), &fault)) {
     const std::string who = "memset of " + std::to_string(bytes) + " bytes at " + hex(fill.dst);
     fail(stream, fault_text(who, fault), CUDA_ERROR_ILLEGAL_ADDRESS);
-    return {config.launch_ns, true};
+    return {config.cost_launch_ns, true};
   }
   add(page().memset.count);
   add(page().memset.bytes, bytes);
-  return {config.launch_ns + nanoseconds(bytes, config.memory_bytes_per_second), false};
+  return {config.cost_launch_ns + nanoseconds(bytes, config.memory_bytes_per_second), false};
 }
 
 }  // namespace

@@ -16,16 +16,39 @@ enum class Schedule : std::uint32_t {
   kInOrder,      ///< at once, in the order of the calls
 };
 
-/// One device as its profile describes it. Rates are bytes or operations per second, costs nanoseconds.
+/// One device as its profile describes it (docs/reference/device-profiles.md): a member for each row of
+/// allocator/support/device_profile.def. Rates are bytes or operations per second, costs nanoseconds.
 struct DeviceConfig {
   char name[64] = "simgpu";
-  std::uint64_t memory_bytes = std::uint64_t{16} << 30;
-  double memory_bytes_per_second = 3.35e12;  ///< device memory, read plus write
   std::int32_t compute_major = 9;
   std::int32_t compute_minor = 0;
-  std::int32_t multiprocessors = 132;
-  double link_bytes_per_second = 55e9;  ///< host link, each direction
-  std::int64_t launch_ns = 3000;        ///< fixed cost of an operation on its stream
+  std::uint64_t memory_bytes = std::uint64_t{16} << 30;
+  double memory_bytes_per_second = 3.35e12;  ///< reads plus writes
+  std::int32_t compute_multiprocessors = 132;
+  double compute_fp32_flops = 66.9e12;
+  double compute_tensor_flops = 989.4e12;  ///< 0: no tensor cores
+  double link_h2d_bytes_per_second = 55e9;
+  double link_d2h_bytes_per_second = 55e9;
+  std::int64_t link_latency_ns = 2000;  ///< fixed part of one copy
+  double link_duplex = 0.9;             ///< of the sum of both rates, while both directions are busy
+  std::int32_t link_copy_engines = 3;
+  std::int64_t cost_launch_ns = 900;     ///< between two kernels that depend on each other
+  std::int64_t cost_host_call_ns = 390;  ///< any call; those below instead of it
+  std::int64_t cost_host_launch_ns = 6500;
+  std::int64_t cost_host_copy_ns = 6500;
+  std::int64_t cost_host_sync_ns = 5800;
+  std::int64_t cost_malloc_ns = 230'000;
+  std::int64_t cost_free_ns = 49'000;
+  std::int64_t cost_host_alloc_ns_per_mib = 330'000;
+  std::int64_t vmm_reserve_ns = 19'000;
+  std::int64_t vmm_create_ns = 193'000;
+  std::int64_t vmm_create_ns_per_mib = 0;
+  std::int64_t vmm_map_ns = 1450;
+  std::int64_t vmm_set_access_ns = 36'000;
+  std::int64_t vmm_set_access_ns_per_mib = 0;
+  std::int64_t vmm_unmap_ns = 25'600;
+  std::int64_t vmm_unmap_ns_per_mib = 0;
+  std::int64_t vmm_release_ns = 23'000;
 };
 
 /// What the processes of one machine share from its start on; it does not change afterwards.
