@@ -38,9 +38,18 @@ void FakeDevice::Access::write(DevicePtr at, const void* in, Bytes size) {
 }
 
 Status FakeDevice::enter(std::string_view function) {
-  const int code = faults_.on_call(function);
-  if (code != 0) return Status(code);
+  auto counter = calls_.find(function);
+  if (counter == calls_.end()) counter = calls_.emplace(function, 0).first;
+  ++counter->second;
+  const CallFault fault = faults_.on_call(function);
+  if (fault.action == CallFault::Action::kFail) return Status(fault.code);
   return ended_ ? kIllegalAddress : kOk;
+}
+
+std::uint64_t FakeDevice::calls(std::string_view function) const {
+  const Lock lock(mutex_);
+  const auto counter = calls_.find(function);
+  return counter == calls_.end() ? 0 : counter->second;
 }
 
 Status FakeDevice::refuse(std::string what) {

@@ -5,12 +5,13 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "allocator/device.h"
+#include "allocator/support/fault_plan.h"
 #include "tests/fakes/fake_memory.h"
 #include "tests/fakes/fake_queue.h"
-#include "tests/fakes/fault_plan.h"
 
 namespace tidepool::fakes {
 
@@ -73,6 +74,8 @@ class FakeDevice final : public runtime::Device {
   /// Bytes as they are now, past all streams. False where not all of it is accessible.
   [[nodiscard]] bool peek(runtime::DevicePtr at, void* out, Bytes size) const;
   [[nodiscard]] FaultPlan& faults() noexcept { return faults_; }
+  /// Calls of a method of Device so far, also those that failed.
+  [[nodiscard]] std::uint64_t calls(std::string_view function) const;
   /// What the caller did wrong, in words; empty after a correct run.
   [[nodiscard]] std::vector<std::string> errors() const;
   /// Physical memory: created and not yet given back by destroy and unmap.
@@ -120,6 +123,7 @@ class FakeDevice final : public runtime::Device {
   FakeMemory memory_;
   FakeQueue queue_;
   FaultPlan faults_;
+  std::map<std::string, std::uint64_t, std::less<>> calls_;
   std::map<std::uintptr_t, std::uint64_t> registered_;
   std::vector<std::string> errors_;
   bool ended_ = false;

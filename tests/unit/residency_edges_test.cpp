@@ -121,7 +121,7 @@ TEST_CASE("edges: a stream whose last mark fails keeps nothing on the device for
       Program program({});
       const DevicePtr a = program.allocate(MiB(8));
       REQUIRE(launch_on(program, {a}, program.stream(2)) == 0);
-      program.device().faults().add({call, program.device().faults().calls(call), times, 2});
+      program.device().faults().add({.function = call, .count = times, .code = 2});
       program.runtime().stream_destroyed(program.stream(2));
       program.device().faults().clear();
       const DevicePtr all = program.allocate(MiB(16));
@@ -185,12 +185,12 @@ TEST_CASE("edges: an unmap that never works is out of memory, soon and without a
   REQUIRE(program.touch({a}, 0).ok());
   REQUIRE(program.free(a).ok());
   const DevicePtr b = program.allocate(MiB(8));
-  const std::uint64_t before = program.device().faults().calls("unmap");
-  program.device().faults().add({"unmap", before, fakes::FaultPlan::kAll, 999});
+  const std::uint64_t before = program.device().calls("unmap");
+  program.device().faults().add({.function = "unmap", .count = FaultRule::kAll, .code = 999});
   const Stopwatch watch;
   CHECK_FALSE(program.touch({b}, 0).ok());
   CHECK(watch.ns() < kSoon);
-  CHECK(program.device().faults().calls("unmap") - before < 100);
+  CHECK(program.device().calls("unmap") - before < 100);
   program.device().faults().clear();
   CHECK(program.touch({b}, 0).ok());
   program.check();
@@ -209,7 +209,7 @@ TEST_CASE("edges: any call failing for a while is a clean error, soon, and over 
     REQUIRE(program.free(blocks.back()).ok());
     blocks.pop_back();
     program.synchronize();
-    program.device().faults().add({call, program.device().faults().calls(call), 40, 999});
+    program.device().faults().add({.function = call, .count = 40, .code = 999});
     const Stopwatch watch;
     for (int round = 0; round < 4; ++round) {
       for (const DevicePtr block : blocks) (void)program.touch({block}, 0);

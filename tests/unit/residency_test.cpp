@@ -33,13 +33,13 @@ TEST_CASE("residency: a program that fits moves nothing and maps nothing after i
   Program program({});
   const auto blocks = blocks_of(program, 4, MiB(4));
   for (const DevicePtr block : blocks) REQUIRE(program.touch({block}, 0).ok());
-  const std::size_t mappings = program.device().faults().calls("map");
+  const std::size_t mappings = program.device().calls("map");
   for (int round = 0; round < 5; ++round) {
     for (const DevicePtr block : blocks) REQUIRE(program.touch({block}, 0).ok());
   }
   program.synchronize();
   program.check();
-  CHECK(program.device().faults().calls("map") == mappings);
+  CHECK(program.device().calls("map") == mappings);
   CHECK(program.device().copied_to_host() == Bytes());
   CHECK(program.device().copied_to_device() == Bytes());
 }
@@ -86,13 +86,13 @@ TEST_CASE("residency: memory freed by the program is used again without a driver
   const DevicePtr first = program.allocate(MiB(6));
   REQUIRE(program.touch({first}, 0).ok());
   REQUIRE(program.free(first).ok());
-  const std::size_t mappings = program.device().faults().calls("map");
+  const std::size_t mappings = program.device().calls("map");
   const DevicePtr second = program.allocate(MiB(6));
   CHECK(second == first);
   REQUIRE(program.touch({second}, 1).ok());
   program.synchronize();
   program.check();
-  CHECK(program.device().faults().calls("map") == mappings);
+  CHECK(program.device().calls("map") == mappings);
 }
 
 TEST_CASE("residency: free takes back what is resident, out, never touched, and refuses the rest") {

@@ -31,16 +31,16 @@ TEST_CASE("transition: one failed driver call, any call, any time, is survived w
     std::size_t total = 0;
     {
       Program program({.seed = 5});
-      const std::size_t before = program.device().faults().calls(call);
+      const std::size_t before = program.device().calls(call);
       int refused = 0;
       run_program(program, &refused);
       REQUIRE(refused == 0);
-      total = program.device().faults().calls(call) - before;
+      total = program.device().calls(call) - before;
     }
     for (std::size_t nth = 1; nth <= total; nth += 1 + total / 6) {
       INFO(call << " fails at call " << nth << " of " << total);
       Program program({.seed = 5});
-      program.device().faults().add({call, program.device().faults().calls(call) + nth - 1, 1, 2});
+      program.device().faults().add({.function = call, .after = nth - 1, .code = 2});
       int refused = 0;
       run_program(program, &refused);
       CHECK(refused == 0);
