@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tools/simgpu/ordering/clock.h"
+
+namespace simgpu::ordering {
+
+/// How a stream stands to the legacy default stream of its context.
+enum class LaneKind : std::uint8_t { kLegacy, kBlocking, kNonBlocking };
+
+/// What is known to come before the next operation of one stream, besides that stream's own earlier ones and
+/// what the host has waited for. Only an Order looks inside.
+class Lane {
+ public:
+  Lane(std::uint64_t id, std::uint64_t context, LaneKind kind) : id_(id), context_(context), kind_(kind) {}
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  [[nodiscard]] std::uint64_t id() const { return id_; }
+  [[nodiscard]] std::uint64_t enqueued() const { return enqueued_; }
+
+ private:
+  friend class Order;
+
+  std::uint64_t id_;
+  std::uint64_t context_;
+  LaneKind kind_;
+  std::uint64_t enqueued_ = 0;
+  std::uint64_t host_knows_ = 0;  ///< operations up to here precede whatever the host does next
+  std::uint64_t completed_ = 0;   ///< operations up to here have really run
+  Clock before_;
+};
+
+/// Which operation must come before which, by what the program asked for: its streams, event waits, the
+/// legacy stream's rules and what the host waited for before it called. Never by the order in which they
+/// happened to run. Fed in the order of the API calls.
+///
+/// Two operations that neither precedes the other are unordered: hardware may run them in either order or at
+/// once. Not thread-safe: the device lock protects it.
+class Order {
+ public:
+  Order() = default;
+  Order(const Order&) = delete;
+  Order& operator=(const Order&) = delete;
+
+  std::shared_ptr<Lane> new_lane(std::uint64_t id, std::uint64_t context, LaneKind kind);
+
+  /// The stream gets one more operation, which comes after everything in these snapshots. Returns its number,
+  /// from 1 on.
+  std::uint64_t enqueue(Lane& lane, std::span<const std::shared_ptr<const Clock>> after);
+  /// What comes before, up to and with the stream's latest operation: what an event records.
+  std::shared_ptr<const Clock> snapshot(Lane& lane);
+
+  /// True if that operation comes before the latest of `lane`, or is the same.
+  [[nodiscard]] bool precedes(const Lane& earlier, std::uint64_t ticket, const Lane& lane) const;
+  /// True if that operation comes before whatever the host does next.
+  [[nodiscard]] bool known_to_host(const Lane& lane, std::uint64_t ticket) const {
+    return ticket <= lane.host_knows_;
+  }
+
+  /// The host waited for the latest operation of the stream, or found that it had ended.
+  void host_waited(Lane& lane);
+  /// The same for what a snapshot holds.
+  void host_waited(const Clock& snapshot);
+  /// The same for all operations of a context; 0: of all contexts.
+  void host_waited_all(std::uint64_t context);
+
+  /// The stream's next operations are ordered after something that cannot be known here, such as a value that
+  /// another stream or process writes. Nothing is said about such operations and what depends on them.
+  static void loosen(Lane& lane) { lane.before_.loosen(); }
+  /// True if it is not known what precedes the latest operation of this stream.
+  [[nodiscard]] static bool loose(const Lane& lane) { return lane.before_.loose(); }
+  /// The operation has run.
+  static void completed(Lane& lane, std::uint64_t ticket) { lane.completed_ = ticket; }
+
+  /// Lanes that are remembered, for tests of bounded memory.
+  [[nodiscard]] std::size_t lanes() const { return by_id_.size(); }
+
+ private:
+  static void host_learns(Lane& lane, std::uint64_t ticket);
+  static void follow(Lane& lane, const Lane& other);
+  void trim(Clock& clock);
+  void forget_ended_lanes();
+
+  std::map<std::uint64_t, std::shared_ptr<Lane>> by_id_;
+  std::map<std::uint64_t, std::vector<Lane*>> blocking_;  ///< blocking streams by context
+  std::map<std::uint64_t, std::vector<Lane*>> legacy_;    ///< legacy stream by context
+  std::size_t sweep_at_ = 64;
+};
+
+}  // namespace simgpu::ordering
