@@ -1,0 +1,217 @@
+#include "tools/simgpu/timing/shared_clock.h"
+
+#include <linux/futex.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <ctime>
+
+namespace simgpu::timing {
+namespace {
+
+using Slot = SharedClock::Slot;
+
+constexpr long kLookAroundNs = 20'000'000;  ///< between two looks at who is waited for
+/// Who is inside a call is busy, moving bytes perhaps; but it may wait for something that never comes.
+constexpr int kInsideFactor = 100;
+
+void sleep_on(std::atomic<std::uint32_t>& word, std::uint32_t value) {
+  const timespec limit{0, kLookAroundNs};
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &limit, nullptr, 0);
+}
+
+void wake_all(std::atomic<std::uint32_t>& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+/// False once the process has ended, also while nobody has waited for it.
+bool alive(int pid) {
+  const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+  if (fd < 0) return errno != ESRCH;
+  pollfd ended{fd, POLLIN, 0};
+  const bool gone = ::poll(&ended, 1, 0) == 1;
+  ::close(fd);
+  return !gone;
+}
+
+}  // namespace
+
+void SharedEngines::acquire() {
+  const std::int32_t me = ::getpid();
+  for (unsigned tries = 1;; ++tries) {
+    std::int32_t holder = 0;
+    if (clock_.lock.compare_exchange_weak(holder, me, std::memory_order_acquire)) return;
+    ::sched_yield();
+    // Held for some ten instructions, unless the holder was killed in between. What it protects are single
+    // numbers that only grow, so they are good in any case.
+    constexpr unsigned kRareLook = 4096;
+    if (holder != 0 && holder != me && tries % kRareLook == 0 && !alive(holder) &&
+        clock_.lock.compare_exchange_strong(holder, me, std::memory_order_acquire)) {
+      return;
+    }
+  }
+}
+
+void SharedEngines::release() {
+  clock_.lock.store(0, std::memory_order_release);
+}
+
+bool SharedEngines::join(int rank, Nanos* start) {
+  acquire();
+  const std::uint32_t used = clock_.used.load();
+  std::size_t free = used;
+  Nanos slowest = -1;
+  for (std::size_t i = 0; i < used; ++i) {
+    Slot& slot = clock_.slots[i];
+    if (slot.state.load() != SharedClock::kFree && !alive(slot.pid.load())) drop(slot);
+    if (slot.state.load() == SharedClock::kFree) free = std::min(free, i);
+    if (slot.state.load() != SharedClock::kJoined) continue;
+    slowest = slowest < 0 ? slot.bound.load() : std::min(slowest, slot.bound.load());
+  }
+  if (free == SharedClock::kSlots) {
+    release();
+    return false;
+  }
+  const bool together = clock_.joined.load() < clock_.expected.load();
+  *start = together ? 0 : std::max(slowest, slowest < 0 ? clock_.latest.load() : 0);
+  slot_ = free;
+  Slot& slot = mine();
+  slot.pid.store(::getpid());
+  slot.rank.store(rank >= 0 ? static_cast<std::uint64_t>(rank) : clock_.joined.load());
+  slot.bound.store(*start);
+  slot.calls.store(0);
+  slot.inside.store(0);
+  slot.waits.store(0);
+  slot.state.store(SharedClock::kJoined);
+  clock_.joined.fetch_add(1);
+  if (free == used) clock_.used.store(used + 1);
+  release();
+  clock_.epoch.fetch_add(1);
+  wake_all(clock_.epoch);
+  return true;
+}
+
+void SharedEngines::drop(Slot& slot) {
+  clock_.latest.store(std::max(clock_.latest.load(), slot.bound.load()));
+  slot.state.store(SharedClock::kFree);
+}
+
+void SharedEngines::leave() {
+  acquire();
+  drop(mine());
+  release();
+  slot_ = kNobody;
+  clock_.epoch.fetch_add(1);
+  wake_all(clock_.epoch);
+}
+
+void SharedEngines::enter_call() noexcept {
+  Slot& slot = mine();
+  slot.inside.fetch_add(1, std::memory_order_relaxed);
+  slot.calls.fetch_add(1, std::memory_order_release);
+  if (slot.state.load(std::memory_order_relaxed) == SharedClock::kPassedOver) {
+    acquire();
+    slot.state.store(SharedClock::kJoined);
+    release();
+  }
+}
+
+bool SharedEngines::blocks(const Slot& other, Nanos ready) const {
+  if (&other == &mine() || other.state.load() != SharedClock::kJoined) return false;
+  const Nanos bound = other.bound.load();
+  return bound != ready ? bound < ready : other.rank.load() < mine().rank.load();
+}
+
+bool SharedEngines::find_blocker(Nanos ready, std::size_t* who) const {
+  *who = kNobody;
+  if (clock_.joined.load() < clock_.expected.load()) return true;
+  const std::size_t used = clock_.used.load();
+  for (std::size_t i = 0; i < used; ++i) {
+    if (!blocks(clock_.slots[i], ready)) continue;
+    *who = i;
+    return true;
+  }
+  return false;
+}
+
+bool SharedEngines::take(const Work& work, Nanos ready, bool may_wait, Span* out) {
+  promise(ready);
+  for (;;) {
+    std::size_t blocker = kNobody;
+    acquire();
+    if (!find_blocker(ready, &blocker)) {
+      *out = occupy(clock_.devices[work.device], work, ready, options_.duplex_permille);
+      release();
+      watched_ = kNobody;
+      return true;
+    }
+    release();
+    if (!may_wait) return false;
+    wait_for(blocker, ready);
+  }
+}
+
+void SharedEngines::wait_for(std::size_t who, Nanos ready) {
+  clock_.waiting.fetch_add(1);
+  mine().waits.store(1);
+  const std::uint32_t epoch = clock_.epoch.load();
+  // Whoever raises a bound from here on sees that somebody waits.
+  std::size_t still = kNobody;
+  if (find_blocker(ready, &still) && still == who) sleep_on(clock_.epoch, epoch);
+  mine().waits.store(0);
+  clock_.waiting.fetch_sub(1);
+  judge(who);
+}
+
+void SharedEngines::judge(std::size_t who) {
+  const auto now = std::chrono::steady_clock::now();
+  const bool expecting = who == kNobody;
+  const std::uint64_t calls =
+      expecting ? clock_.joined.load() : clock_.slots[who].calls.load(std::memory_order_acquire);
+  const std::size_t watched = expecting ? SharedClock::kSlots + 1 : who;
+  if (watched_ != watched || watched_calls_ != calls) {
+    watched_ = watched;
+    watched_calls_ = calls;
+    watched_since_ = now;
+    return;
+  }
+  const auto waited = now - watched_since_;
+  if (expecting) {
+    if (waited < options_.start) return;
+    clock_.expected.store(clock_.joined.load());
+    clock_.escapes.fetch_add(1);
+    return;
+  }
+  Slot& slot = clock_.slots[who];
+  const bool dead = !alive(slot.pid.load());
+  // Who waits is not to blame, and finds out who is.
+  const bool waits = slot.waits.load() != 0;
+  const bool inside = slot.inside.load(std::memory_order_acquire) != 0;
+  if (!dead && (waits || waited < options_.patience * (inside ? kInsideFactor : 1))) return;
+  acquire();
+  if (slot.state.load() == SharedClock::kJoined) {
+    if (dead) {
+      drop(slot);
+    } else {
+      slot.state.store(SharedClock::kPassedOver);
+      clock_.escapes.fetch_add(1);
+    }
+  }
+  release();
+}
+
+void SharedEngines::promise(Nanos bound) {
+  Slot& slot = mine();
+  if (bound <= slot.bound.load(std::memory_order_relaxed)) return;
+  slot.bound.store(bound);
+  if (clock_.waiting.load() == 0) return;
+  clock_.epoch.fetch_add(1);
+  wake_all(clock_.epoch);
+}
+
+}  // namespace simgpu::timing

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+#include "tools/simgpu/timing/engines.h"
+
+namespace simgpu::timing {
+
+/// What processes that use the same devices know of each other's time, in memory that they share. All zero is
+/// the valid initial state.
+struct SharedClock {
+  static constexpr std::size_t kSlots = 64;
+
+  enum State : std::uint32_t { kFree, kJoined, kPassedOver };
+
+  struct Slot {
+    std::atomic<std::uint32_t> state;
+    std::atomic<std::int32_t> pid;
+    std::atomic<std::uint64_t> rank;    ///< who goes first at the same time: the lower one
+    std::atomic<Nanos> bound;           ///< it will ask for no engine before this time
+    std::atomic<std::uint64_t> calls;   ///< CUDA calls that it began
+    std::atomic<std::uint32_t> inside;  ///< threads that are in one
+    std::atomic<std::uint32_t> waits;   ///< it waits for others itself
+  };
+
+  std::atomic<std::int32_t> lock;      ///< process that holds it; 0: nobody
+  std::atomic<std::uint32_t> epoch;    ///< futex: a bound rose while somebody waited
+  std::atomic<std::uint32_t> waiting;  ///< processes that wait for a bound to rise
+  std::atomic<std::uint32_t> used;     ///< slots that were ever used
+  /// Processes that start together: no engine is given before so many have joined. 0: none are waited for.
+  std::atomic<std::uint32_t> expected;
+  std::atomic<std::uint32_t> joined;   ///< processes that ever joined
+  std::atomic<std::uint64_t> escapes;  ///< how often somebody was not waited for any longer
+  std::atomic<Nanos> latest;           ///< when the process that left last ended
+  std::array<Slot, kSlots> slots;
+  std::array<EngineClocks, kDevices> devices;
+};
+
+/// Gives the engines of shared devices in the order of virtual time, whatever the order in which processes
+/// really run: a request for time r is granted once no other process can ask for an earlier one. For that
+/// each process says up to where it has come. So the result is the same in every run, except where
+/// SharedClock::escapes counts: a process that makes no CUDA call while others wait for it is passed over
+/// after a while, until its next call. Dead processes are passed over too; that changes no result, because
+/// they ask for nothing more.
+///
+/// A process that joins while others run starts at the time of the slowest of them, which is not
+/// reproducible; SharedClock::expected is for those that start together.
+///
+/// take() and promise() are called under the process's device lock, the others by any thread.
+class SharedEngines final : public Engines {
+ public:
+  struct Options {
+    int duplex_permille = 2000;
+    std::chrono::milliseconds patience{200};  ///< for a process that makes no calls
+    std::chrono::milliseconds start{5000};    ///< for processes that are expected
+  };
+
+  SharedEngines(SharedClock& clock, const Options& options) : clock_(clock), options_(options) {}
+
+  /// Joins and says at what time this process starts. `rank` settles who goes first at the same time; -1: who
+  /// joined first. False if there are too many processes; nothing else may be called then.
+  bool join(int rank, Nanos* start);
+  /// This process asks for nothing any more.
+  void leave();
+
+  /// A CUDA call begins and ends.
+  void enter_call() noexcept;
+  void leave_call() noexcept { mine().inside.fetch_sub(1, std::memory_order_release); }
+
+  bool take(const Work& work, Nanos ready, bool may_wait, Span* out) override;
+  void promise(Nanos bound) override;
+
+ private:
+  static constexpr std::size_t kNobody = SharedClock::kSlots;
+
+  [[nodiscard]] SharedClock::Slot& mine() const { return clock_.slots[slot_]; }
+  [[nodiscard]] bool blocks(const SharedClock::Slot& other, Nanos ready) const;
+  bool find_blocker(Nanos ready, std::size_t* who) const;
+  void wait_for(std::size_t who, Nanos ready);
+  void judge(std::size_t who);
+  void drop(SharedClock::Slot& slot);
+  void acquire();
+  void release();
+
+  SharedClock& clock_;
+  Options options_;
+  std::size_t slot_ = kNobody;
+  // How long this process has waited for whom.
+  std::size_t watched_ = kNobody;
+  std::uint64_t watched_calls_ = 0;
+  std::chrono::steady_clock::time_point watched_since_;
+};
+
+}  // namespace simgpu::timing
