@@ -252,7 +252,7 @@ TEST_CASE("shared clock: threads in any order get the times of one simulation of
     for (unsigned delays = 0; delays < 2; ++delays) {
       const SharedMemory memory;
       SharedEngines::Options options;
-      options.duplex_permille = kDuplex;
+      options.links[0].duplex_permille = kDuplex;
       options.patience = 20s;
       memory.at->clock.expected.store(static_cast<std::uint32_t>(count));
       std::vector<std::thread> threads;
@@ -278,7 +278,7 @@ TEST_CASE("shared clock: processes get the times of one simulation of all") {
   for (int p = 0; p < 3; ++p) {
     if (::fork() == 0) {
       SharedEngines::Options options;
-      options.duplex_permille = kDuplex;
+      options.links[0].duplex_permille = kDuplex;
       options.patience = 20s;
       run_process(memory.at->clock, p, programs[static_cast<std::size_t>(p)], static_cast<unsigned>(p + 1),
                   memory.at->ends[p], options);

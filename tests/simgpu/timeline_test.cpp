@@ -1,6 +1,7 @@
 #include "tools/simgpu/timing/timeline.h"
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <limits>
 #include <memory>
@@ -13,8 +14,10 @@ namespace {
 
 using simgpu::timing::After;
 using simgpu::timing::Engine;
+using simgpu::timing::kDevices;
 using simgpu::timing::Lane;
 using simgpu::timing::LaneKind;
+using simgpu::timing::Link;
 using simgpu::timing::LocalEngines;
 using simgpu::timing::Nanos;
 using simgpu::timing::Slice;
@@ -25,6 +28,12 @@ using simgpu::timing::Timeline;
 using simgpu::timing::Work;
 
 const std::string kName = "work";
+
+std::array<Link, kDevices> links(int duplex_permille, int copy_engines = 3) {
+  std::array<Link, kDevices> all;
+  all.fill(Link{duplex_permille, copy_engines});
+  return all;
+}
 
 /// The oracle: all operations in one list, simulated afresh by looking for what can start next.
 struct Plain {
@@ -91,7 +100,7 @@ struct Plain {
 class Program {
  public:
   Program(unsigned seed, int duplex_permille, unsigned laziness)
-      : random_(seed), lazy_(laziness), engines_(duplex_permille), timeline_(engines_) {
+      : random_(seed), lazy_(laziness), engines_(links(duplex_permille)), timeline_(engines_) {
     plain_.duplex_permille = duplex_permille;
     const LaneKind kinds[] = {LaneKind::kLegacy,      LaneKind::kBlocking, LaneKind::kBlocking,
                               LaneKind::kNonBlocking, LaneKind::kLegacy,   LaneKind::kBlocking};
@@ -200,7 +209,8 @@ Task copy_out(Nanos nanos) {
 }
 
 struct Fixture {
-  explicit Fixture(int duplex_permille = 2000) : engines(duplex_permille) {
+  explicit Fixture(int duplex_permille = 2000, int copy_engines = 3)
+      : engines(links(duplex_permille, copy_engines)) {
     timeline.on_slice([this](const Slice& slice) { slices.push_back(slice); });
   }
   LocalEngines engines;
@@ -254,6 +264,14 @@ TEST_CASE("timeline: both directions of the link together do what the limit says
     f.timeline.wait(f.two, 1);
     CHECK(f.timeline.now() == second_end);
   }
+}
+
+TEST_CASE("timeline: a device with one copy engine copies in turns") {
+  Fixture f(2000, 1);
+  f.timeline.enqueue(f.one, copy_in(100), {});
+  f.timeline.enqueue(f.two, copy_out(100), {});
+  f.timeline.wait_all(0);
+  CHECK(f.timeline.now() == 200);
 }
 
 TEST_CASE("timeline: saturated both ways, the link gives its limit") {

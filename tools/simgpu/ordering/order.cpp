@@ -8,6 +8,9 @@ namespace {
 
 /// Clocks with more entries than this are cleared of what the host knows anyway.
 constexpr std::size_t kTrimAbove = 8;
+/// Changes that a stream remembers. Of operations that are older than that, more is taken to come before than
+/// really does: then a race can be missed, never invented.
+constexpr std::size_t kMaxChanges = 64;
 
 }  // namespace
 
@@ -47,30 +50,41 @@ void Order::trim(Clock& clock) {
   });
 }
 
-void Order::follow(Lane& lane, const Lane& other) {
-  // What precedes a stream changes only when it gets an operation: no new one, nothing to learn.
-  if (lane.before_.of(other.id_) == other.enqueued_) return;
-  lane.before_.merge(other.before_);
-  lane.before_.raise(other.id_, other.enqueued_);
+const Clock& Order::before(const Lane& lane, std::uint64_t ticket) {
+  const Clock* found = &lane.before_;
+  for (auto it = lane.earlier_.rbegin(); it != lane.earlier_.rend() && ticket < it->until; ++it) {
+    found = &it->before;
+  }
+  return *found;
 }
 
-std::uint64_t Order::enqueue(Lane& lane, std::span<const std::shared_ptr<const Clock>> after) {
-  for (const std::shared_ptr<const Clock>& snapshot : after) lane.before_.merge(*snapshot);
+Clock& Order::change(Lane& lane) {
+  // The operation to come is enqueued_ + 1; those before it keep what they had.
+  const std::uint64_t next = lane.enqueued_ + 1;
+  const bool kept = !lane.earlier_.empty() && lane.earlier_.back().until == next;
+  if (!kept && lane.enqueued_ > lane.host_knows_) lane.earlier_.push_back({next, lane.before_});
+  if (lane.earlier_.size() > kMaxChanges) lane.earlier_.pop_front();
+  return lane.before_;
+}
+
+void Order::follow(Lane& lane, const Lane& other, std::uint64_t ticket) {
+  if (&lane == &other || ticket <= other.host_knows_ || lane.before_.of(other.id_) >= ticket) return;
+  Clock& clock = change(lane);
+  clock.merge(before(other, ticket));
+  clock.raise(other.id_, ticket);
+}
+
+std::uint64_t Order::enqueue(Lane& lane, std::span<const After> after) {
+  for (const After& one : after) follow(lane, *one.lane, one.ticket);
   if (lane.kind_ != LaneKind::kNonBlocking) {
     const auto& others = lane.kind_ == LaneKind::kLegacy ? blocking_ : legacy_;
     const auto it = others.find(lane.context_);
     if (it != others.end()) {
-      for (const Lane* other : it->second) follow(lane, *other);
+      for (const Lane* other : it->second) follow(lane, *other, other->enqueued_);
     }
   }
   trim(lane.before_);
   return ++lane.enqueued_;
-}
-
-std::shared_ptr<const Clock> Order::snapshot(Lane& lane) {
-  auto clock = std::make_shared<Clock>(lane.before_);
-  clock->raise(lane.id_, lane.enqueued_);
-  return clock;
 }
 
 bool Order::precedes(const Lane& earlier, std::uint64_t ticket, const Lane& lane) const {
@@ -80,30 +94,38 @@ bool Order::precedes(const Lane& earlier, std::uint64_t ticket, const Lane& lane
 
 void Order::host_learns(Lane& lane, std::uint64_t ticket) {
   lane.host_knows_ = std::max(lane.host_knows_, ticket);
+  while (!lane.earlier_.empty() && lane.earlier_.front().until <= lane.host_knows_ + 1) {
+    lane.earlier_.pop_front();
+  }
   // What the host knows all of has no history of its own any more.
   if (lane.host_knows_ >= lane.enqueued_) lane.before_ = Clock();
 }
 
-void Order::host_waited(Lane& lane) {
-  const Clock before = std::move(lane.before_);
-  host_learns(lane, lane.enqueued_);
-  host_waited(before);
-}
-
-void Order::host_waited(const Clock& snapshot) {
-  for (const Clock::Entry& entry : snapshot.entries()) {
+void Order::host_learns(const Clock& clock) {
+  for (const Clock::Entry& entry : clock.entries()) {
     const auto it = by_id_.find(entry.lane);
     if (it != by_id_.end()) host_learns(*it->second, entry.ticket);
   }
-  if (!snapshot.loose()) return;
+  if (!clock.loose()) return;
   // Whatever it was that came before by other means has run by now.
   for (const auto& [id, lane] : by_id_) host_learns(*lane, lane->completed_);
 }
 
+void Order::host_waited(Lane& lane, std::uint64_t ticket) {
+  if (ticket <= lane.host_knows_) return;
+  const Clock clock = before(lane, ticket);
+  host_learns(lane, ticket);
+  host_learns(clock);
+}
+
 void Order::host_waited_all(std::uint64_t context) {
   for (const auto& [id, lane] : by_id_) {
-    if (context == 0 || lane->context_ == context) host_waited(*lane);
+    if (context == 0 || lane->context_ == context) host_waited(*lane, lane->enqueued_);
   }
+}
+
+void Order::loosen(Lane& lane) {
+  change(lane).loosen();
 }
 
 }  // namespace simgpu::ordering

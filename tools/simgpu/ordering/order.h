@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <span>
@@ -13,8 +14,8 @@ namespace simgpu::ordering {
 /// How a stream stands to the legacy default stream of its context.
 enum class LaneKind : std::uint8_t { kLegacy, kBlocking, kNonBlocking };
 
-/// What is known to come before the next operation of one stream, besides that stream's own earlier ones and
-/// what the host has waited for. Only an Order looks inside.
+/// What is known to come before the operations of one stream, besides that stream's own earlier ones and what
+/// the host has waited for. Only an Order looks inside.
 class Lane {
  public:
   Lane(std::uint64_t id, std::uint64_t context, LaneKind kind) : id_(id), context_(context), kind_(kind) {}
@@ -22,10 +23,17 @@ class Lane {
   Lane& operator=(const Lane&) = delete;
 
   [[nodiscard]] std::uint64_t id() const { return id_; }
+  /// The number of the latest operation.
   [[nodiscard]] std::uint64_t enqueued() const { return enqueued_; }
 
  private:
   friend class Order;
+
+  /// What came before the operations below this number.
+  struct Change {
+    std::uint64_t until;
+    Clock before;
+  };
 
   std::uint64_t id_;
   std::uint64_t context_;
@@ -33,7 +41,14 @@ class Lane {
   std::uint64_t enqueued_ = 0;
   std::uint64_t host_knows_ = 0;  ///< operations up to here precede whatever the host does next
   std::uint64_t completed_ = 0;   ///< operations up to here have really run
-  Clock before_;
+  Clock before_;                  ///< of the latest operation
+  std::deque<Change> earlier_;    ///< of older ones that the host does not know of, oldest first
+};
+
+/// "After that operation."
+struct After {
+  std::shared_ptr<Lane> lane;
+  std::uint64_t ticket = 0;
 };
 
 /// Which operation must come before which, by what the program asked for: its streams, event waits, the
@@ -50,11 +65,8 @@ class Order {
 
   std::shared_ptr<Lane> new_lane(std::uint64_t id, std::uint64_t context, LaneKind kind);
 
-  /// The stream gets one more operation, which comes after everything in these snapshots. Returns its number,
-  /// from 1 on.
-  std::uint64_t enqueue(Lane& lane, std::span<const std::shared_ptr<const Clock>> after);
-  /// What comes before, up to and with the stream's latest operation: what an event records.
-  std::shared_ptr<const Clock> snapshot(Lane& lane);
+  /// The stream gets one more operation, which comes after these. Returns its number, from 1 on.
+  std::uint64_t enqueue(Lane& lane, std::span<const After> after);
 
   /// True if that operation comes before the latest of `lane`, or is the same.
   [[nodiscard]] bool precedes(const Lane& earlier, std::uint64_t ticket, const Lane& lane) const;
@@ -63,16 +75,14 @@ class Order {
     return ticket <= lane.host_knows_;
   }
 
-  /// The host waited for the latest operation of the stream, or found that it had ended.
-  void host_waited(Lane& lane);
-  /// The same for what a snapshot holds.
-  void host_waited(const Clock& snapshot);
+  /// The host waited for this operation, or found that it had ended.
+  void host_waited(Lane& lane, std::uint64_t ticket);
   /// The same for all operations of a context; 0: of all contexts.
   void host_waited_all(std::uint64_t context);
 
-  /// The stream's next operations are ordered after something that cannot be known here, such as a value that
+  /// The stream's operations from now on come after something that cannot be known here, such as a value that
   /// another stream or process writes. Nothing is said about such operations and what depends on them.
-  static void loosen(Lane& lane) { lane.before_.loosen(); }
+  static void loosen(Lane& lane);
   /// True if it is not known what precedes the latest operation of this stream.
   [[nodiscard]] static bool loose(const Lane& lane) { return lane.before_.loose(); }
   /// The operation has run.
@@ -82,8 +92,11 @@ class Order {
   [[nodiscard]] std::size_t lanes() const { return by_id_.size(); }
 
  private:
+  static const Clock& before(const Lane& lane, std::uint64_t ticket);
   static void host_learns(Lane& lane, std::uint64_t ticket);
-  static void follow(Lane& lane, const Lane& other);
+  void host_learns(const Clock& clock);
+  void follow(Lane& lane, const Lane& other, std::uint64_t ticket);
+  static Clock& change(Lane& lane);
   void trim(Clock& clock);
   void forget_ended_lanes();
 

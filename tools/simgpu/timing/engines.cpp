@@ -37,22 +37,23 @@ const char* engine_name(Engine engine) noexcept {
   return "none";
 }
 
-Span occupy(EngineClocks& clocks, const Work& work, Nanos ready, int duplex_permille) noexcept {
+Span occupy(EngineClocks& clocks, const Work& work, Nanos ready, const Link& link) noexcept {
   if (work.engine == Engine::kNone) return {ready, ready + work.fixed + work.busy};
-  Nanos& free = clocks.free[static_cast<std::size_t>(work.engine)];
+  const bool turns = link.copy_engines == 1 && work.engine != Engine::kCompute;
+  Nanos& free = clocks.free[static_cast<std::size_t>(turns ? Engine::kCopyIn : work.engine)];
   Span span{std::max(ready, free), 0};
   span.end = span.start + work.fixed + work.busy;
-  if (work.busy > 0 && (work.engine == Engine::kCopyIn || work.engine == Engine::kCopyOut)) {
+  if (!turns && work.busy > 0 && (work.engine == Engine::kCopyIn || work.engine == Engine::kCopyOut)) {
     const Nanos from = span.start + work.fixed;
     const Nanos until = clocks.free[static_cast<std::size_t>(opposite(work.engine))];
-    span.end = from + beside(work.busy, std::max<Nanos>(0, until - from), duplex_permille - kPermille);
+    span.end = from + beside(work.busy, std::max<Nanos>(0, until - from), link.duplex_permille - kPermille);
   }
   free = span.end;
   return span;
 }
 
 bool LocalEngines::take(const Work& work, Nanos ready, bool, Span* out) {
-  *out = occupy(clocks_[work.device], work, ready, duplex_permille_);
+  *out = occupy(clocks_[work.device], work, ready, links_[work.device]);
   return true;
 }
 

@@ -42,14 +42,21 @@ struct EngineClocks {
   std::array<Nanos, kEngines> free{};
 };
 
+/// What a device's copies can do.
+struct Link {
+  /// What both directions can do together, in thousandths of what one can do alone: 2000 is a link whose
+  /// directions do not disturb each other, 1000 one that is used in turns.
+  int duplex_permille = 2000;
+  /// With one engine all copies take turns; with more the three kinds have one each.
+  int copy_engines = 3;
+};
+
 /// Lets `work`, which is ready at `ready`, run on its engine as soon as that is free. Calls for one device
 /// come in the order of `ready`.
 ///
-/// `duplex_permille` is what both directions of the host link can do together, in thousandths of what one can
-/// do alone: 2000 is a link whose directions do not disturb each other, 1000 one that is used in turns. A
-/// copy that starts while one in the other direction runs gets what that one leaves; the one that runs keeps
-/// its speed. So the sum is never more than the limit, and an end that was told stays true.
-Span occupy(EngineClocks& clocks, const Work& work, Nanos ready, int duplex_permille) noexcept;
+/// A copy that starts while one in the other direction runs gets what that one leaves of the link; the one
+/// that runs keeps its speed. So the sum is never more than the limit, and an end that was told stays true.
+Span occupy(EngineClocks& clocks, const Work& work, Nanos ready, const Link& link) noexcept;
 
 /// Who grants engines.
 class Engines {
@@ -69,13 +76,13 @@ class Engines {
 /// Engines that nobody else uses.
 class LocalEngines final : public Engines {
  public:
-  explicit LocalEngines(int duplex_permille) : duplex_permille_(duplex_permille) {}
+  explicit LocalEngines(const std::array<Link, kDevices>& links) : links_(links) {}
 
   bool take(const Work& work, Nanos ready, bool may_wait, Span* out) override;
   void promise(Nanos) override {}
 
  private:
-  int duplex_permille_;
+  std::array<Link, kDevices> links_;
   std::array<EngineClocks, kDevices> clocks_{};
 };
 

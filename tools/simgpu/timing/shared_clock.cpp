@@ -145,7 +145,7 @@ bool SharedEngines::take(const Work& work, Nanos ready, bool may_wait, Span* out
     std::size_t blocker = kNobody;
     acquire();
     if (!find_blocker(ready, &blocker)) {
-      *out = occupy(clock_.devices[work.device], work, ready, options_.duplex_permille);
+      *out = occupy(clock_.devices[work.device], work, ready, options_.links[work.device]);
       release();
       watched_ = kNobody;
       return true;

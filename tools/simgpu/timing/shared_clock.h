@@ -54,7 +54,7 @@ struct SharedClock {
 class SharedEngines final : public Engines {
  public:
   struct Options {
-    int duplex_permille = 2000;
+    std::array<Link, kDevices> links{};
     std::chrono::milliseconds patience{200};  ///< for a process that makes no calls
     std::chrono::milliseconds start{5000};    ///< for processes that are expected
   };
