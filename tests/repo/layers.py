@@ -29,7 +29,11 @@ LAYERS = {
     "tools/workloads": ({"tools/simgpu/include", "allocator/support"}, SYSTEM | {ALL}),
     "tools/gen": ({"allocator/support"}, SYSTEM),
     "tools/broker": ({"allocator/support"}, SYSTEM),
-    "tools/simgpu": ({"tools/simgpu/include", "allocator/support"}, SYSTEM | {"tomlplusplus::tomlplusplus"}),
+    "tools/simgpu": (
+        {"tools/simgpu/fatbin", "tools/simgpu/include", "allocator/support"},
+        SYSTEM | {"tomlplusplus::tomlplusplus"},
+    ),
+    "tools/simgpu/fatbin": (set(), SYSTEM | {"zstd::static", "lz4::static"}),
     "tools/simgpu/include": (set(), SYSTEM),
     "tests/oracles": (set(), SYSTEM),
     "tests": ({ALL}, {ALL}),
