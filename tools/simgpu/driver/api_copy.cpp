@@ -1,5 +1,3 @@
-#include <optional>
-
 #include "tools/simgpu/driver/transfer.h"
 
 /// Copies of the CUDA driver API's "Memory Management" page.
@@ -10,30 +8,11 @@ std::uint64_t address_of(const void* pointer) {
   return reinterpret_cast<std::uint64_t>(pointer);
 }
 
-/// One side of a 2D or 3D copy. Arrays are not supported.
-struct End {
-  Side side;
-  std::uint64_t base;
-};
-
-std::optional<End> end_of(CUmemorytype type, const void* host, CUdeviceptr dev) {
-  switch (type) {
-    case CU_MEMORYTYPE_HOST:
-      return End{Side::kHost, address_of(host)};
-    case CU_MEMORYTYPE_DEVICE:
-      return End{Side::kDevice, dev};
-    case CU_MEMORYTYPE_UNIFIED:
-      return End{Side::kUnified, dev};
-    default:
-      return std::nullopt;
-  }
-}
-
 CUresult copy_2d(Driver& d, Context& context, const std::shared_ptr<Stream>& stream, const CUDA_MEMCPY2D* c,
                  bool synchronous) {
   if (c == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto src = end_of(c->srcMemoryType, c->srcHost, c->srcDevice);
-  const auto dst = end_of(c->dstMemoryType, c->dstHost, c->dstDevice);
+  const auto src = copy_end(c->srcMemoryType, c->srcHost, c->srcDevice);
+  const auto dst = copy_end(c->dstMemoryType, c->dstHost, c->dstDevice);
   if (!src || !dst) return CUDA_ERROR_INVALID_VALUE;
   CopyRequest r;
   r.src_side = src->side;
@@ -53,29 +32,10 @@ CUresult copy_2d(Driver& d, Context& context, const std::shared_ptr<Stream>& str
 
 CUresult copy_3d(Driver& d, Context& context, const std::shared_ptr<Stream>& stream, const CUDA_MEMCPY3D* c,
                  bool synchronous) {
-  if (c == nullptr || c->srcLOD != 0 || c->dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
-  const auto src = end_of(c->srcMemoryType, c->srcHost, c->srcDevice);
-  const auto dst = end_of(c->dstMemoryType, c->dstHost, c->dstDevice);
-  if (!src || !dst) return CUDA_ERROR_INVALID_VALUE;
+  if (c == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CopyRequest r;
-  r.src_side = src->side;
-  r.dst_side = dst->side;
-  r.width = c->WidthInBytes;
-  r.height = c->Height;
-  r.depth = c->Depth;
-  r.src_pitch = c->srcPitch == 0 ? c->srcXInBytes + r.width : c->srcPitch;
-  r.dst_pitch = c->dstPitch == 0 ? c->dstXInBytes + r.width : c->dstPitch;
-  const std::uint64_t src_rows = c->srcHeight == 0 ? c->srcY + r.height : c->srcHeight;
-  const std::uint64_t dst_rows = c->dstHeight == 0 ? c->dstY + r.height : c->dstHeight;
-  if (r.src_pitch < c->srcXInBytes + r.width || r.dst_pitch < c->dstXInBytes + r.width ||
-      src_rows < c->srcY + r.height || dst_rows < c->dstY + r.height) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  r.src_slice = src_rows * r.src_pitch;
-  r.dst_slice = dst_rows * r.dst_pitch;
-  r.src = src->base + c->srcZ * r.src_slice + c->srcY * r.src_pitch + c->srcXInBytes;
-  r.dst = dst->base + c->dstZ * r.dst_slice + c->dstY * r.dst_pitch + c->dstXInBytes;
-  return transfer(d, context, stream, r, synchronous);
+  const CUresult result = request_of(*c, &r);
+  return result == CUDA_SUCCESS ? transfer(d, context, stream, r, synchronous) : result;
 }
 
 }  // namespace

@@ -1,72 +1,10 @@
 #include <algorithm>
-#include <cstring>
 
-#include "tools/simgpu/driver/api.h"
+#include "tools/simgpu/driver/launch_request.h"
 
 /// "Execution Control" and "Occupancy" of the CUDA driver API.
 namespace simgpu {
 namespace {
-
-constexpr unsigned kMaxBlockThreads = 1024;
-constexpr unsigned kMaxBlockZ = 64;
-constexpr unsigned kMaxGridX = 0x7fffffff;
-constexpr unsigned kMaxGridYz = 65535;
-constexpr int kThreadsPerMultiprocessor = 2048;
-constexpr int kBlocksPerMultiprocessor = 32;
-constexpr std::size_t kSharedPerMultiprocessor = std::size_t{228} << 10;
-constexpr std::size_t kReservedShared = std::size_t{1} << 10;
-
-/// Either kind of handle names a kernel at a launch.
-Kernel* find_kernel(Driver& d, CUfunction handle) {
-  const auto it = d.kernels.find(handle);
-  return it == d.kernels.end() ? nullptr : it->second;
-}
-
-bool shape_ok(const CUlaunchConfig& c) {
-  if (c.gridDimX == 0 || c.gridDimY == 0 || c.gridDimZ == 0) return false;
-  if (c.blockDimX == 0 || c.blockDimY == 0 || c.blockDimZ == 0) return false;
-  if (c.gridDimX > kMaxGridX || c.gridDimY > kMaxGridYz || c.gridDimZ > kMaxGridYz) return false;
-  if (c.blockDimX > kMaxBlockThreads || c.blockDimY > kMaxBlockThreads || c.blockDimZ > kMaxBlockZ)
-    return false;
-  return std::uint64_t{c.blockDimX} * c.blockDimY * c.blockDimZ <= kMaxBlockThreads;
-}
-
-int active_blocks(int block_threads, std::size_t dynamic_shared) {
-  const std::size_t by_shared = kSharedPerMultiprocessor / (dynamic_shared + kReservedShared);
-  return std::min(
-      {kThreadsPerMultiprocessor / block_threads, kBlocksPerMultiprocessor, static_cast<int>(by_shared)});
-}
-
-/// Copies the parameters, given one by one or packed in `extra`.
-CUresult take_params(const Kernel& kernel, void** params, void** extra, std::vector<unsigned char>* out) {
-  const std::uint32_t bytes = kernel.param_bytes();
-  if (params != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (bytes == 0) return CUDA_SUCCESS;
-  out->resize(bytes);
-  if (params != nullptr) {
-    for (std::uint32_t i = 0; i < kernel.body->param_count; ++i) {
-      const SimgpuParam& param = kernel.body->params[i];
-      if (params[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
-      std::memcpy(out->data() + param.offset, params[i], param.size);
-    }
-    return CUDA_SUCCESS;
-  }
-  if (extra == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const void* buffer = nullptr;
-  std::size_t size = 0;
-  for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
-    if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
-      buffer = extra[1];
-    } else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE) {
-      size = *static_cast<const std::size_t*>(extra[1]);
-    } else {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-  }
-  if (buffer == nullptr || size < bytes) return CUDA_ERROR_INVALID_VALUE;
-  std::memcpy(out->data(), buffer, bytes);
-  return CUDA_SUCCESS;
-}
 
 struct Attributes {
   bool cooperative = false;
@@ -92,31 +30,11 @@ CUresult read_attributes(const CUlaunchConfig& c, Attributes* out) {
 
 CUresult launch(Driver& d, Context& context, bool per_thread, CUfunction handle, const CUlaunchConfig& c,
                 void** params, void** extra, bool cooperative) {
-  const Kernel* kernel = find_kernel(d, handle);
   const std::shared_ptr<Stream> stream = d.find_stream(&context, c.hStream, per_thread);
-  if (kernel == nullptr || stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (!shape_ok(c) || c.sharedMemBytes > static_cast<unsigned>(kernel->max_dynamic_shared)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (kernel->body == nullptr) {
-    report_error("kernel '" + readable_name(kernel->name) +
-                 "' has no CPU body (see simgpu/kernel.h); it was not launched");
-    return CUDA_ERROR_NOT_SUPPORTED;
-  }
-  if (cooperative) {
-    const int threads = static_cast<int>(c.blockDimX * c.blockDimY * c.blockDimZ);
-    const auto fits = static_cast<std::uint64_t>(active_blocks(threads, c.sharedMemBytes)) *
-                      static_cast<std::uint64_t>(context.gpu->config.compute_multiprocessors);
-    if (std::uint64_t{c.gridDimX} * c.gridDimY * c.gridDimZ > fits)
-      return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
-  }
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   Launch work;
-  work.kernel = kernel;
-  work.grid = {c.gridDimX, c.gridDimY, c.gridDimZ};
-  work.block = {c.blockDimX, c.blockDimY, c.blockDimZ};
-  work.dynamic_shared = c.sharedMemBytes;
-  const CUresult taken = take_params(*kernel, params, extra, &work.params);
-  if (taken != CUDA_SUCCESS) return taken;
+  const CUresult result = make_launch(d, context, handle, c, params, extra, cooperative, &work);
+  if (result != CUDA_SUCCESS) return result;
   enqueue(d, stream, std::move(work));
   return CUDA_SUCCESS;
 }

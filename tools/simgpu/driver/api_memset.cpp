@@ -1,4 +1,4 @@
-#include "tools/simgpu/driver/api.h"
+#include "tools/simgpu/driver/transfer.h"
 
 /// Memsets of the CUDA driver API. All forms return before the device has done the work, except that the
 /// synchronous ones wait where the target is pinned host memory ("API synchronization behavior").
@@ -8,13 +8,9 @@ namespace {
 CUresult fill(Driver& d, Context& context, const std::shared_ptr<Stream>& stream, const Fill& request,
               bool synchronous) {
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (request.dst % request.element != 0 || request.pitch % request.element != 0)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (request.height > 1 && request.pitch < request.width * request.element) return CUDA_ERROR_INVALID_VALUE;
-  const std::uint64_t extent = request.extent();
-  if (extent == 0) return CUDA_SUCCESS;
-  const bool pinned = d.host.covers(request.dst, extent);
-  if (!pinned && !d.owns_range(request.dst, extent)) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult checked = check_fill(d, request);
+  if (checked != CUDA_SUCCESS || request.extent() == 0) return checked;
+  const bool pinned = d.host.covers(request.dst, request.extent());
   const std::uint64_t ticket = enqueue(d, stream, Fill(request));
   return synchronous && pinned ? wait_for(d, stream, ticket) : context.sticky;
 }

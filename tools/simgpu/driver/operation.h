@@ -32,6 +32,7 @@ struct Launch {
   std::array<std::uint32_t, 3> grid{};
   std::array<std::uint32_t, 3> block{};
   std::uint32_t dynamic_shared = 0;
+  bool cooperative = false;
   std::vector<unsigned char> params;
 };
 

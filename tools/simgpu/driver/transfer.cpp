@@ -55,10 +55,48 @@ CUresult stage(Copy* copy) {
 
 }  // namespace
 
-CUresult transfer(Driver& d, Context& context, const std::shared_ptr<Stream>& stream,
-                  const CopyRequest& request, bool synchronous) {
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  Copy copy;
+std::optional<CopyEnd> copy_end(CUmemorytype type, const void* host, CUdeviceptr device) {
+  switch (type) {
+    case CU_MEMORYTYPE_HOST:
+      return CopyEnd{Side::kHost, reinterpret_cast<std::uint64_t>(host)};
+    case CU_MEMORYTYPE_DEVICE:
+      return CopyEnd{Side::kDevice, device};
+    case CU_MEMORYTYPE_UNIFIED:
+      return CopyEnd{Side::kUnified, device};
+    default:
+      return std::nullopt;
+  }
+}
+
+CUresult request_of(const CUDA_MEMCPY3D& c, CopyRequest* out) {
+  if (c.srcLOD != 0 || c.dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto src = copy_end(c.srcMemoryType, c.srcHost, c.srcDevice);
+  const auto dst = copy_end(c.dstMemoryType, c.dstHost, c.dstDevice);
+  if (!src || !dst) return CUDA_ERROR_INVALID_VALUE;
+  CopyRequest r;
+  r.src_side = src->side;
+  r.dst_side = dst->side;
+  r.width = c.WidthInBytes;
+  r.height = c.Height;
+  r.depth = c.Depth;
+  r.src_pitch = c.srcPitch == 0 ? c.srcXInBytes + r.width : c.srcPitch;
+  r.dst_pitch = c.dstPitch == 0 ? c.dstXInBytes + r.width : c.dstPitch;
+  const std::uint64_t src_rows = c.srcHeight == 0 ? c.srcY + r.height : c.srcHeight;
+  const std::uint64_t dst_rows = c.dstHeight == 0 ? c.dstY + r.height : c.dstHeight;
+  if (r.src_pitch < c.srcXInBytes + r.width || r.dst_pitch < c.dstXInBytes + r.width ||
+      src_rows < c.srcY + r.height || dst_rows < c.dstY + r.height) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  r.src_slice = src_rows * r.src_pitch;
+  r.dst_slice = dst_rows * r.dst_pitch;
+  r.src = src->base + c.srcZ * r.src_slice + c.srcY * r.src_pitch + c.srcXInBytes;
+  r.dst = dst->base + c.dstZ * r.dst_slice + c.dstY * r.dst_pitch + c.dstXInBytes;
+  *out = r;
+  return CUDA_SUCCESS;
+}
+
+CUresult make_copy(const Driver& d, const CopyRequest& request, Copy* out) {
+  Copy& copy = *out;
   copy.dst = request.dst;
   copy.src = request.src;
   copy.width = request.width;
@@ -68,7 +106,6 @@ CUresult transfer(Driver& d, Context& context, const std::shared_ptr<Stream>& st
   copy.src_pitch = request.src_pitch;
   copy.dst_slice = request.dst_slice;
   copy.src_slice = request.src_slice;
-  if (copy.bytes() == 0) return CUDA_SUCCESS;
   if (copy.dst == 0 || copy.src == 0) return CUDA_ERROR_INVALID_VALUE;
   if (!resolve(d, request.dst_side, copy.dst, copy.extent(copy.dst_pitch, copy.dst_slice), &copy.dst_device,
                &copy.dst_pinned) ||
@@ -76,6 +113,27 @@ CUresult transfer(Driver& d, Context& context, const std::shared_ptr<Stream>& st
                &copy.src_pinned)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  return CUDA_SUCCESS;
+}
+
+CUresult check_fill(const Driver& d, const Fill& request) {
+  if (request.dst % request.element != 0 || request.pitch % request.element != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (request.height > 1 && request.pitch < request.width * request.element) return CUDA_ERROR_INVALID_VALUE;
+  const std::uint64_t extent = request.extent();
+  if (extent == 0 || d.host.covers(request.dst, extent) || d.owns_range(request.dst, extent)) {
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult transfer(Driver& d, Context& context, const std::shared_ptr<Stream>& stream,
+                  const CopyRequest& request, bool synchronous) {
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (request.width == 0 || request.height == 0 || request.depth == 0) return CUDA_SUCCESS;
+  Copy copy;
+  const CUresult made = make_copy(d, request, &copy);
+  if (made != CUDA_SUCCESS) return made;
   const bool pageable_src = !copy.src_device && !copy.src_pinned;
   const bool pageable_dst = !copy.dst_device && !copy.dst_pinned;
   const bool host_only = !copy.src_device && !copy.dst_device;

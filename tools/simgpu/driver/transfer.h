@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "tools/simgpu/driver/api.h"
 
 namespace simgpu {
@@ -27,6 +29,25 @@ struct CopyRequest {
     return r;
   }
 };
+
+/// One side of a 2D or 3D copy.
+struct CopyEnd {
+  Side side;
+  std::uint64_t base;
+};
+/// Nothing for arrays, which are not supported.
+std::optional<CopyEnd> copy_end(CUmemorytype type, const void* host, CUdeviceptr device);
+
+/// The request that a 3D copy's structure stands for. CUDA_ERROR_INVALID_VALUE for arrays and for pitches and
+/// heights that are too small.
+CUresult request_of(const CUDA_MEMCPY3D& copy, CopyRequest* out);
+
+/// The copy for a request, with what its two ends are; the geometry is filled in even on failure.
+/// CUDA_ERROR_INVALID_VALUE for null and for device addresses that no allocation or mapping covers.
+CUresult make_copy(const Driver& d, const CopyRequest& request, Copy* out);
+
+/// CUDA_ERROR_INVALID_VALUE for a memset of misaligned rows, or of memory that the program does not have.
+CUresult check_fill(const Driver& d, const Fill& request);
 
 /// Queues a copy and waits as long as the page "API synchronization behavior" says. In both forms a pageable
 /// source is read during the call and a pinned one when the copy executes; a copy into pageable host memory

@@ -1,0 +1,99 @@
+#include "tools/simgpu/driver/launch_request.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace simgpu {
+namespace {
+
+constexpr unsigned kMaxBlockZ = 64;
+constexpr unsigned kMaxGridX = 0x7fffffff;
+constexpr unsigned kMaxGridYz = 65535;
+constexpr int kThreadsPerMultiprocessor = 2048;
+constexpr int kBlocksPerMultiprocessor = 32;
+
+bool shape_ok(const CUlaunchConfig& c) {
+  if (c.gridDimX == 0 || c.gridDimY == 0 || c.gridDimZ == 0) return false;
+  if (c.blockDimX == 0 || c.blockDimY == 0 || c.blockDimZ == 0) return false;
+  if (c.gridDimX > kMaxGridX || c.gridDimY > kMaxGridYz || c.gridDimZ > kMaxGridYz) return false;
+  if (c.blockDimX > kMaxBlockThreads || c.blockDimY > kMaxBlockThreads || c.blockDimZ > kMaxBlockZ)
+    return false;
+  return std::uint64_t{c.blockDimX} * c.blockDimY * c.blockDimZ <= kMaxBlockThreads;
+}
+
+/// Copies the parameters, given one by one or packed in `extra`.
+CUresult take_params(const Kernel& kernel, void** params, void** extra, std::vector<unsigned char>* out) {
+  const std::uint32_t bytes = kernel.param_bytes();
+  if (params != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (bytes == 0) return CUDA_SUCCESS;
+  out->resize(bytes);
+  if (params != nullptr) {
+    for (std::uint32_t i = 0; i < kernel.body->param_count; ++i) {
+      const SimgpuParam& param = kernel.body->params[i];
+      if (params[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+      std::memcpy(out->data() + param.offset, params[i], param.size);
+    }
+    return CUDA_SUCCESS;
+  }
+  if (extra == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const void* buffer = nullptr;
+  std::size_t size = 0;
+  for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
+    if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+      buffer = extra[1];
+    } else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE) {
+      size = *static_cast<const std::size_t*>(extra[1]);
+    } else {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  if (buffer == nullptr || size < bytes) return CUDA_ERROR_INVALID_VALUE;
+  std::memcpy(out->data(), buffer, bytes);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+Kernel* find_kernel(Driver& d, CUfunction handle) {
+  const auto it = d.kernels.find(handle);
+  return it == d.kernels.end() ? nullptr : it->second;
+}
+
+int active_blocks(int block_threads, std::size_t dynamic_shared) {
+  const std::size_t by_shared = kSharedPerMultiprocessor / (dynamic_shared + kReservedShared);
+  return std::min(
+      {kThreadsPerMultiprocessor / block_threads, kBlocksPerMultiprocessor, static_cast<int>(by_shared)});
+}
+
+CUresult make_launch(Driver& d, const Context& context, CUfunction handle, const CUlaunchConfig& c,
+                     void** params, void** extra, bool cooperative, Launch* out) {
+  const Kernel* kernel = find_kernel(d, handle);
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (!shape_ok(c) || c.sharedMemBytes > static_cast<unsigned>(kernel->max_dynamic_shared)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (kernel->body == nullptr) {
+    report_error("kernel '" + readable_name(kernel->name) +
+                 "' has no CPU body (see simgpu/kernel.h); it was not launched");
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  if (cooperative) {
+    const int threads = static_cast<int>(c.blockDimX * c.blockDimY * c.blockDimZ);
+    const auto fits = static_cast<std::uint64_t>(active_blocks(threads, c.sharedMemBytes)) *
+                      static_cast<std::uint64_t>(context.gpu->config.compute_multiprocessors);
+    if (std::uint64_t{c.gridDimX} * c.gridDimY * c.gridDimZ > fits)
+      return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+  }
+  Launch work;
+  work.kernel = kernel;
+  work.grid = {c.gridDimX, c.gridDimY, c.gridDimZ};
+  work.block = {c.blockDimX, c.blockDimY, c.blockDimZ};
+  work.dynamic_shared = c.sharedMemBytes;
+  work.cooperative = cooperative;
+  const CUresult taken = take_params(*kernel, params, extra, &work.params);
+  if (taken != CUDA_SUCCESS) return taken;
+  *out = std::move(work);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace simgpu
