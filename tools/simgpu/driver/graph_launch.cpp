@@ -1,0 +1,195 @@
+#include <algorithm>
+
+#include "tools/simgpu/driver/graph_exec.h"
+#include "tools/simgpu/driver/graph_params.h"
+
+/// From an executable graph to queued work.
+namespace simgpu {
+namespace {
+
+/// One operation to be queued, and the steps that it comes after.
+struct Step {
+  Context* context = nullptr;
+  std::vector<std::size_t> after;
+  decltype(Operation::work) work;
+  CUevent records = nullptr;
+  CUevent waits_for = nullptr;
+};
+
+/// All operations of a launch in an order in which they can be queued. Made before anything is queued, so
+/// that a launch that fails has done nothing.
+class Plan {
+ public:
+  Plan(Driver& d, Context& context) : d_(d), context_(context) {}
+
+  [[nodiscard]] const std::vector<Step>& steps() const { return steps_; }
+  std::vector<Step>& steps() { return steps_; }
+
+  /// Adds the nodes of a graph; `last` gets the steps that nothing of it comes after.
+  CUresult add(const Graph& graph, const std::vector<std::size_t>& before, std::vector<std::size_t>* last) {
+    std::unordered_map<const GraphNode*, std::size_t> step_of;
+    for (const GraphNode* node : graph.in_order(nullptr)) {
+      std::vector<std::size_t> after;
+      for (const GraphNode* dependency : node->dependencies) after.push_back(step_of.at(dependency));
+      if (node->dependencies.empty()) after = before;
+      const CUresult result = add(*node, std::move(after));
+      if (result != CUDA_SUCCESS) return result;
+      step_of[node] = steps_.size() - 1;
+      if (node->dependents.empty()) last->push_back(steps_.size() - 1);
+    }
+    return CUDA_SUCCESS;
+  }
+
+ private:
+  /// Adds a node; the last step that it adds stands for it.
+  CUresult add(const GraphNode& node, std::vector<std::size_t>&& after) {
+    Step step;
+    step.context = &context_;
+    if (!node.enabled) return push(std::move(step), std::move(after));
+    if (const auto* child = std::get_if<ChildWork>(&node.work)) {
+      std::vector<std::size_t> last;
+      const CUresult result = add(*child->graph, after, &last);
+      if (result != CUDA_SUCCESS) return result;
+      return push(std::move(step), last.empty() ? std::move(after) : std::move(last));
+    }
+    if (const auto* kernel = std::get_if<KernelWork>(&node.work)) {
+      Launch launch;
+      const CUresult result = launch_of(d_, *kernel, &launch);
+      if (result != CUDA_SUCCESS) return result;
+      step.work = std::move(launch);
+      step.context = living_context(d_, kernel->context);
+    } else if (const auto* copy = std::get_if<MemcpyWork>(&node.work)) {
+      step.work = copy_of(d_, *copy);
+      step.context = living_context(d_, copy->context);
+    } else if (const auto* fill = std::get_if<MemsetWork>(&node.work)) {
+      step.work = fill_of(*fill);
+      step.context = living_context(d_, fill->fill.ctx);
+    } else if (const auto* host = std::get_if<HostWork>(&node.work)) {
+      step.work = HostCall{host->function, host->argument};
+    } else if (const auto* record = std::get_if<EventRecordWork>(&node.work)) {
+      step.records = record->event;
+    } else if (const auto* wait = std::get_if<EventWaitWork>(&node.work)) {
+      step.waits_for = wait->event;
+    }
+    for (const CUevent event : {step.records, step.waits_for}) {
+      if (event != nullptr && !d_.events.contains(event)) return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (step.context == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return push(std::move(step), std::move(after));
+  }
+
+  CUresult push(Step&& step, std::vector<std::size_t>&& after) {
+    step.after = std::move(after);
+    steps_.push_back(std::move(step));
+    return CUDA_SUCCESS;
+  }
+
+  Driver& d_;
+  Context& context_;
+  std::vector<Step> steps_;
+};
+
+/// Where a step was queued.
+struct Place {
+  std::size_t lane;
+  Wait done;
+};
+
+/// Chooses a step's lane: the one of a step that it comes after and that is the last there, so that the
+/// lane's own order adds nothing to the edges; else one that this launch does not use yet.
+class Lanes {
+ public:
+  Lanes(Driver& d, GraphExec& exec) : d_(d), exec_(exec) {}
+
+  /// The place after the last one of the lane, without its ticket.
+  Place choose(const Step& step, const std::vector<Place>& places) {
+    for (const std::size_t before : step.after) {
+      const Place& place = places[before];
+      const bool is_last = last_[place.lane] == place.done.ticket;
+      if (is_last && place.done.stream->context == step.context) return place;
+    }
+    const std::size_t lane = last_.size();
+    last_.push_back(0);
+    if (lane == exec_.lanes.size()) exec_.lanes.emplace_back();
+    std::shared_ptr<Stream>& stream = exec_.lanes[lane];
+    if (stream == nullptr || stream->context != step.context) {
+      stream = d_.new_stream(step.context, CU_STREAM_NON_BLOCKING, 0);
+    }
+    return Place{lane, Wait{stream, 0}};
+  }
+  void set_last(const Place& place) { last_[place.lane] = place.done.ticket; }
+
+ private:
+  Driver& d_;
+  GraphExec& exec_;
+  std::vector<std::uint64_t> last_;  ///< by lane: the number of its latest operation of this launch
+};
+
+/// What an event wait node waits for: the record that is the latest when the graph is launched.
+void add_event_wait(Driver& d, CUevent event, Operation* operation) {
+  const auto it = d.events.find(event);
+  if (it == d.events.end() || it->second->record == nullptr) return;
+  operation->waits.push_back(Wait{it->second->record->stream, it->second->record->ticket});
+}
+
+/// Queues a step and returns its number.
+std::uint64_t queue(Driver& d, const std::shared_ptr<Stream>& stream, Step&& step, Operation&& operation) {
+  std::shared_ptr<EventRecord> made;
+  if (step.records != nullptr) {
+    made = std::make_shared<EventRecord>();
+    made->stream = stream;
+    operation.work = Mark{made};
+  } else {
+    operation.work = std::move(step.work);
+  }
+  if (step.waits_for != nullptr) add_event_wait(d, step.waits_for, &operation);
+  const std::uint64_t ticket = d.scheduler.enqueue(stream, std::move(operation));
+  if (made == nullptr) return ticket;
+  made->ticket = ticket;
+  const auto event = d.events.find(step.records);
+  if (event != d.events.end()) event->second->record = std::move(made);
+  return ticket;
+}
+
+Operation after_last(const GraphExec& exec) {
+  Operation operation;
+  if (exec.last.stream != nullptr) operation.waits.push_back(exec.last);
+  return operation;
+}
+
+}  // namespace
+
+CUresult launch_graph(Driver& d, const std::shared_ptr<GraphExec>& exec,
+                      const std::shared_ptr<Stream>& stream) {
+  Plan plan(d, *stream->context);
+  std::vector<std::size_t> last;
+  const CUresult result = plan.add(*exec->graph, {}, &last);
+  if (result != CUDA_SUCCESS) return result;
+  const Wait begin{stream, d.scheduler.enqueue(stream, after_last(*exec))};
+  Lanes lanes(d, *exec);
+  std::vector<Place> places;
+  for (Step& step : plan.steps()) {
+    Place place = lanes.choose(step, places);
+    Operation operation;
+    if (step.after.empty()) operation.waits.push_back(begin);
+    for (const std::size_t before : step.after) {
+      if (places[before].lane != place.lane) operation.waits.push_back(places[before].done);
+    }
+    // Queueing can run host functions, without the lock: the exec's own lists may change meanwhile.
+    place.done.ticket = queue(d, place.done.stream, std::move(step), std::move(operation));
+    lanes.set_last(place);
+    places.push_back(std::move(place));
+  }
+  Operation end;
+  for (const std::size_t step : last) end.waits.push_back(places[step].done);
+  exec->last = Wait{stream, d.scheduler.enqueue(stream, std::move(end))};
+  return CUDA_SUCCESS;
+}
+
+CUresult upload_graph(Driver& d, const std::shared_ptr<GraphExec>& exec,
+                      const std::shared_ptr<Stream>& stream) {
+  exec->last = Wait{stream, d.scheduler.enqueue(stream, after_last(*exec))};
+  return CUDA_SUCCESS;
+}
+
+}  // namespace simgpu
