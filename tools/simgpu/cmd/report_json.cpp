@@ -117,7 +117,7 @@ std::string report_json(const Machine& machine, const Ending& ending) {
                             ", \"signal\": " + (by_signal ? std::to_string(ending.signal) : "null") + " }"),
       member("pid", first == 0 ? "null" : std::to_string(first)),
       member("other_processes", std::to_string(count == 0 ? 0 : count - 1)),
-      member("memory", memory_json(machine.use[0])),
+      member("memory", memory_json(machine.memory[0].use)),
       member("copies", "{\n    \"h2d\": " + transfer(page.h2d) + ",\n    \"d2h\": " + transfer(page.d2h) +
                            ",\n    \"d2d\": " + transfer(page.d2d) + ",\n    \"h2h\": " + transfer(page.h2h) +
                            "\n  }"),

@@ -163,7 +163,7 @@ CUresult AddressSpace::map(std::uint64_t base, Physical* physical, bool plain) {
   const CUresult placed = physical->memory->add_mapping(physical, base - kWindows[0].begin);
   if (placed != CUDA_SUCCESS) return placed;
   void* got = ::mmap(pointer(base), physical->size, PROT_NONE, MAP_SHARED | MAP_FIXED, physical->memory->fd(),
-                     static_cast<off_t>(physical->file_offset));
+                     static_cast<off_t>(physical->record->offset));
   if (got == MAP_FAILED) {
     physical->memory->drop_mapping(physical);
     report_error("the system refused a mapping: it may have reached the sysctl vm.max_map_count");

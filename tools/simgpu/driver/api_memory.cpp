@@ -47,7 +47,7 @@ SIMGPU_API_CONTEXT(cuMemAllocPitch_v2,
 SIMGPU_API_CONTEXT(cuMemFree_v2, (CUdeviceptr base), base) {
   if (base == 0) return CUDA_SUCCESS;
   const PlainBlock* block = d.heap.block_at(base);
-  if (block == nullptr || block->base != base) return CUDA_ERROR_INVALID_VALUE;
+  if (block == nullptr || block->base != base || block->imported) return CUDA_ERROR_INVALID_VALUE;
   d.scheduler.drain(nullptr);
   if (context.sticky != CUDA_SUCCESS) return context.sticky;
   return d.heap.free(base);

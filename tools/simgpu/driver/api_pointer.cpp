@@ -13,6 +13,7 @@ struct Known {
   unsigned access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   Context* owner = nullptr;
   int ordinal = 0;
+  unsigned long long handle_types = CU_MEM_HANDLE_TYPE_NONE;
 };
 
 Known look_up(Driver& d, const Context& context, std::uint64_t address) {
@@ -29,6 +30,7 @@ Known look_up(Driver& d, const Context& context, std::uint64_t address) {
     k.base = m->base;
     k.size = m->size;
     k.id = m->physical->id;
+    k.handle_types = m->physical->prop.requestedHandleTypes;
     k.ordinal = m->physical->memory->ordinal();
     k.access = m->access[static_cast<std::size_t>(context.gpu->ordinal)];
   } else if (const PinnedRange* range = d.host.range_at(address)) {
@@ -84,7 +86,7 @@ CUresult attribute_of(Driver& d, const Context& context, void* out, CUpointer_at
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return put<int>(out, k.ordinal);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      return put<unsigned>(out, 0);
+      return put<unsigned>(out, k.device && !k.vmm ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
       return put<CUdeviceptr>(out, k.base);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
@@ -92,7 +94,7 @@ CUresult attribute_of(Driver& d, const Context& context, void* out, CUpointer_at
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return put<int>(out, 1);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      return put<unsigned long long>(out, 0);
+      return put<unsigned long long>(out, k.handle_types);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return put<unsigned>(out, 0);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:

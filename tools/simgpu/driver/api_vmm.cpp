@@ -18,7 +18,7 @@ CUresult check_properties(const Driver& d, const CUmemAllocationProp* prop) {
   if (prop == nullptr || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
   if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
   if (d.gpu_at(prop->location.id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  // A handle may be asked to be exportable; the export itself is an entry point that does not exist yet.
+  // Other forms of handles need systems that are not simulated.
   const auto types = static_cast<unsigned>(prop->requestedHandleTypes);
   if ((types & ~static_cast<unsigned>(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) != 0)
     return CUDA_ERROR_NOT_SUPPORTED;

@@ -47,7 +47,7 @@ Driver::Driver(std::unique_ptr<MachineFile> file, ProcessSlot* claimed)
       heap(space),
       scheduler(mutex, config) {
   for (std::uint32_t i = 0; i < config.device_count; ++i) {
-    gpus.push_back(std::make_unique<Gpu>(static_cast<int>(i), **machine));
+    gpus.push_back(std::make_unique<Gpu>(static_cast<int>(i), *machine, slot));
     Context* primary = &gpus.back()->primary;
     contexts.emplace(handle_of(primary), primary);
   }
@@ -74,7 +74,7 @@ CUresult start_driver() {
   auto* made = new Driver(std::move(machine), slot);
   for (const auto& gpu : made->gpus) {
     if (gpu->physical.ok()) continue;
-    report_error("the memory file of the device could not be made (memfd_create)");
+    report_error("the memory of the device cannot be opened: the simgpu command has ended");
     return CUDA_ERROR_NO_DEVICE;
   }
   // CUDA cannot be used in a child that is forked after cuInit; it must say so instead of sharing the memory.
@@ -105,6 +105,7 @@ void Driver::start_context(Context* context) {
 void Driver::end_context(Context* context) {
   scheduler.drain(context);
   heap.free_all_of(context);
+  std::erase_if(ipc_opened, [&](const auto& entry) { return entry.second.context == context; });
   host.free_all_of(context);
   std::erase_if(streams, [&](const auto& entry) { return entry.second->context == context; });
   context->per_thread.clear();

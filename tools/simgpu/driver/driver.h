@@ -23,6 +23,13 @@ struct Event {
   std::shared_ptr<EventRecord> record;
 };
 
+/// Memory of another process that was opened by its handle.
+struct IpcOpened {
+  CUipcMemHandle handle;
+  const Context* context;
+  unsigned count;  ///< how often it is to be closed
+};
+
 /// The driver's state in this process: the lock that every call takes, the devices, and everything that has a
 /// handle. Leaked: nothing is torn down at exit. Everything below the mutex is protected by it.
 struct Driver {
@@ -43,6 +50,7 @@ struct Driver {
   std::unordered_map<CUlibrary, std::unique_ptr<Library>> libraries;  ///< modules too
   std::unordered_map<const void*, Kernel*> kernels;                   ///< by CUkernel and by CUfunction
   std::unordered_map<CUmemGenericAllocationHandle, Physical*> handles;
+  std::unordered_map<CUdeviceptr, IpcOpened> ipc_opened;
   std::uint64_t next_id = 1;  ///< of contexts and streams
 
   /// The device with this ordinal, or null.

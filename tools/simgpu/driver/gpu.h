@@ -2,17 +2,14 @@
 
 #include "tools/simgpu/driver/context.h"
 #include "tools/simgpu/driver/physical.h"
-#include "tools/simgpu/machine/machine.h"
+#include "tools/simgpu/machine/machine_file.h"
 
 namespace simgpu {
 
 /// One device of the machine as this process sees it. Protected by the driver's lock.
 struct Gpu {
-  Gpu(int number, Machine& machine)
-      : ordinal(number),
-        config(machine.config.devices[number]),
-        physical(number, config.memory_bytes, machine.config.seed + static_cast<unsigned>(number),
-                 &machine.use[static_cast<std::size_t>(number)]) {
+  Gpu(int number, const MachineFile& machine, const ProcessSlot& slot)
+      : ordinal(number), config(machine->config.devices[number]), physical(number, machine, slot) {
     primary.gpu = this;
     primary.primary = true;
     primary.alive = false;

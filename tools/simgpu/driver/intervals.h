@@ -55,6 +55,18 @@ class Intervals {
     return from;
   }
 
+  /// The lowest member >= from.
+  [[nodiscard]] std::optional<std::uint64_t> first_at_or_after(std::uint64_t from) const {
+    const auto it = ranges_.upper_bound(from);
+    if (it != ranges_.begin() && std::prev(it)->second > from) return from;
+    if (it == ranges_.end()) return std::nullopt;
+    return it->first;
+  }
+  /// The end of the range that this member is in.
+  [[nodiscard]] std::uint64_t end_of(std::uint64_t member) const {
+    return std::prev(ranges_.upper_bound(member))->second;
+  }
+
   /// The lowest range. The set is not empty.
   [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> front() const { return *ranges_.begin(); }
   [[nodiscard]] std::uint64_t total() const { return total_; }

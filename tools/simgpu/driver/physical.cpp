@@ -1,55 +1,85 @@
 #include "tools/simgpu/driver/physical.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <mutex>
 
 #include "tools/simgpu/driver/random.h"
-#include "tools/simgpu/driver/report.h"
 
 namespace simgpu {
 namespace {
 
-/// The file is sparse. Its lower half mirrors addresses; what finds its place there taken goes to the upper.
-constexpr std::uint64_t kHalfFile = std::uint64_t{1} << 40;
+/// The lower half of a slot's part of the file mirrors addresses; what finds its place there taken goes to
+/// the upper.
+constexpr std::uint64_t kHalf = kSlotFileBytes / 2;
 constexpr std::uint64_t kPatternBytes = 64 << 10;
 /// Host pages of free frames that are kept for reuse: giving them back and taking them again costs more than
 /// filling them.
 constexpr std::uint64_t kKeepRecycled = std::uint64_t{256} << 20;
 
+constexpr std::uint64_t bit(unsigned slot) {
+  return std::uint64_t{1} << slot;
+}
+
+/// Handles of all devices. Every caller holds the driver's lock.
+std::uint64_t next_id() {
+  static std::uint64_t last = 0;
+  return ++last;
+}
+
+void punch(int fd, std::uint64_t low, std::uint64_t high) {
+  ::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(low),
+              static_cast<off_t>(high - low));
+}
+
 }  // namespace
 
-PhysicalMemory::PhysicalMemory(int ordinal, std::uint64_t capacity_bytes, std::uint64_t seed, DeviceUse* use)
+PhysicalMemory::PhysicalMemory(int ordinal, const MachineFile& machine, const ProcessSlot& slot)
     : ordinal_(ordinal),
-      fd_(::memfd_create("simgpu-device-memory", MFD_CLOEXEC)),
-      use_(*use),
-      capacity_(capacity_bytes),
+      machine_(machine),
+      table_(machine->memory[static_cast<std::size_t>(ordinal)]),
+      slot_(static_cast<unsigned>(&slot - machine->processes.data())),
+      fd_(machine.open_memory(static_cast<std::uint32_t>(ordinal))),
       pattern_(kPatternBytes / sizeof(std::uint64_t)) {
-  if (fd_ >= 0 && ::ftruncate(fd_, static_cast<off_t>(2 * kHalfFile)) != 0) {
-    ::close(fd_);
-    fd_ = -1;
-  }
-  Random random(seed ^ 0x706f69736f6eU);
+  Random random((machine->config.seed + static_cast<unsigned>(ordinal)) ^ 0x706f69736f6eU);
   for (std::uint64_t& word : pattern_) word = random.next();
+  if (!ok()) return;
+  const std::scoped_lock lock(machine->mutex);
+  table_.repair(machine->mutex);
+  forget_slot(slot_);  // what is left of a process that had the slot before
+}
+
+std::uint64_t PhysicalMemory::used() {
+  const std::scoped_lock lock(machine_->mutex);
+  table_.repair(machine_->mutex);
+  collect();
+  return table_.use.now.load(std::memory_order_relaxed);
 }
 
 CUresult PhysicalMemory::create(std::uint64_t size, bool plain, Physical** out) {
-  if (size > capacity_ - used_) return CUDA_ERROR_OUT_OF_MEMORY;
+  FrameRecord* record = nullptr;
+  {
+    const std::scoped_lock lock(machine_->mutex);
+    table_.repair(machine_->mutex);
+    record = table_.take(size, plain, slot_);
+    if (record == nullptr) {
+      collect();
+      record = table_.take(size, plain, slot_);
+    }
+  }
+  if (record == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   auto* physical = new Physical;
   physical->memory = this;
-  static std::uint64_t next_id = 1;  // every caller holds the driver's lock
-  physical->id = next_id++;
+  physical->record = record;
+  physical->id = next_id();
   physical->size = size;
   physical->plain = plain;
-  used_ += size;
-  add(plain ? use_.plain_now : use_.vmm_now, size);
-  use_.now.store(used_, std::memory_order_relaxed);
-  if (used_ > use_.peak.load(std::memory_order_relaxed)) use_.peak.store(used_, std::memory_order_relaxed);
   *out = physical;
   return CUDA_SUCCESS;
 }
@@ -59,22 +89,30 @@ void PhysicalMemory::drop_handle(Physical* physical) {
   maybe_free(physical);
 }
 
-CUresult PhysicalMemory::add_mapping(Physical* physical, std::uint64_t preferred) {
-  if (!physical->placed) {
-    std::uint64_t offset = preferred % kHalfFile;
-    if (offset + physical->size > kHalfFile || places_.overlaps(offset, offset + physical->size)) {
-      const auto gap = places_.first_gap(kHalfFile, physical->size, 2 * kHalfFile);
-      if (!gap) return CUDA_ERROR_OUT_OF_MEMORY;
-      offset = *gap;
-    }
-    if (!poison_file(offset, physical->size)) return CUDA_ERROR_OUT_OF_MEMORY;
-    recycled_.remove(offset, offset + physical->size);
-    places_.add(offset, offset + physical->size);
-    physical->file_offset = offset;
-    physical->placed = true;
+CUresult PhysicalMemory::place(Physical* physical, std::uint64_t preferred) {
+  FrameRecord& record = *physical->record;
+  if (record.placed != 0) return CUDA_SUCCESS;
+  take_back_places();
+  const std::uint64_t part = slot_ * kSlotFileBytes;
+  std::uint64_t offset = part + preferred % kHalf;
+  if (offset + physical->size > part + kHalf || places_.overlaps(offset, offset + physical->size)) {
+    const auto gap = places_.first_gap(part + kHalf, physical->size, part + kSlotFileBytes);
+    if (!gap) return CUDA_ERROR_OUT_OF_MEMORY;
+    offset = *gap;
   }
-  ++physical->mappings;
+  if (!poison_file(offset, physical->size)) return CUDA_ERROR_OUT_OF_MEMORY;
+  recycled_.remove(offset, offset + physical->size);
+  places_.add(offset, offset + physical->size);
+  const std::scoped_lock lock(machine_->mutex);
+  record.offset = offset;
+  record.placed = 1;
   return CUDA_SUCCESS;
+}
+
+CUresult PhysicalMemory::add_mapping(Physical* physical, std::uint64_t preferred) {
+  const CUresult placed = place(physical, preferred);
+  if (placed == CUDA_SUCCESS) ++physical->mappings;
+  return placed;
 }
 
 void PhysicalMemory::drop_mapping(Physical* physical) {
@@ -84,24 +122,168 @@ void PhysicalMemory::drop_mapping(Physical* physical) {
 
 void PhysicalMemory::maybe_free(Physical* physical) {
   if (physical->handles != 0 || physical->mappings != 0) return;
-  if (physical->placed) release_place(*physical);
-  used_ -= physical->size;
-  (physical->plain ? use_.plain_now : use_.vmm_now).fetch_sub(physical->size, std::memory_order_relaxed);
-  use_.now.store(used_, std::memory_order_relaxed);
+  std::erase(shared_, physical);
+  FrameRecord* record = physical->record;
   delete physical;
+  const std::scoped_lock lock(machine_->mutex);
+  table_.repair(machine_->mutex);
+  record->holders &= ~bit(slot_);
+  if (record->holders == 0 && !descriptor_open(*record)) return release(record);
+  keep_place_of(*record);
 }
 
-void PhysicalMemory::release_place(const Physical& physical) {
-  const std::uint64_t end = physical.file_offset + physical.size;
-  places_.remove(physical.file_offset, end);
-  recycled_.add(physical.file_offset, end);
-  while (recycled_.total() > kKeepRecycled) {
-    const auto [low, high] = recycled_.front();
-    const std::uint64_t cut = std::min(high, low + (recycled_.total() - kKeepRecycled));
-    ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(low),
-                static_cast<off_t>(cut - low));
-    recycled_.remove(low, cut);
+bool PhysicalMemory::descriptor_open(const FrameRecord& record) const {
+  if (record.exported == 0) return false;
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = static_cast<off_t>(record.offset);
+  lock.l_len = static_cast<off_t>(record.size);
+  return ::fcntl(fd_, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+void PhysicalMemory::release(FrameRecord* record) {
+  if (record->placed != 0) {
+    const std::uint64_t end = record->offset + record->size;
+    if (record->home == slot_) {
+      std::erase_if(lent_, [&](const Lent& lent) { return lent.record == record; });
+      places_.remove(record->offset, end);
+      recycle(record->offset, end);
+    } else {
+      punch(fd_, record->offset, end);
+    }
   }
+  table_.release(record);
+}
+
+void PhysicalMemory::keep_place_of(const FrameRecord& record) {
+  if (record.placed == 0 || record.home != slot_) return;
+  lent_.push_back(Lent{&record, record.generation, record.offset, record.size});
+}
+
+void PhysicalMemory::take_back_places() {
+  std::erase_if(lent_, [&](const Lent& lent) {
+    if (lent.record->generation == lent.generation) return false;
+    places_.remove(lent.offset, lent.offset + lent.size);
+    return true;
+  });
+}
+
+void PhysicalMemory::recycle(std::uint64_t low, std::uint64_t high) {
+  recycled_.add(low, high);
+  while (recycled_.total() > kKeepRecycled) {
+    const auto [first, last] = recycled_.front();
+    const std::uint64_t cut = std::min(last, first + (recycled_.total() - kKeepRecycled));
+    punch(fd_, first, cut);
+    recycled_.remove(first, cut);
+  }
+}
+
+/// Takes back what processes held that have ended, and what only descriptors held that are closed now.
+void PhysicalMemory::collect() {
+  const std::uint32_t device = std::uint32_t{1} << static_cast<unsigned>(ordinal_);
+  for (unsigned i = 0; i < machine_->processes.size(); ++i) {
+    ProcessSlot& slot = machine_->processes[i];
+    if (slot.pid.load(std::memory_order_acquire) == 0) break;
+    if (i == slot_ || (slot.swept.load(std::memory_order_relaxed) & device) != 0 || alive(slot)) continue;
+    forget_slot(i);
+    slot.swept.fetch_or(device, std::memory_order_relaxed);
+  }
+  for (std::uint32_t i = 0; i < table_.high_water; ++i) {
+    FrameRecord& record = table_.records[i];
+    if (record.size != 0 && record.holders == 0 && !descriptor_open(record)) release(&record);
+  }
+}
+
+void PhysicalMemory::forget_slot(unsigned slot) {
+  Intervals left;
+  for (std::uint32_t i = 0; i < table_.high_water; ++i) {
+    FrameRecord& record = table_.records[i];
+    if (record.size == 0) continue;
+    record.holders &= ~bit(slot);
+    if (record.holders == 0 && !descriptor_open(record)) {
+      release(&record);
+    } else if (record.placed != 0 && record.home == slot) {
+      left.add(record.offset, record.offset + record.size);
+      if (slot != slot_) continue;
+      places_.add(record.offset, record.offset + record.size);
+      keep_place_of(record);
+    }
+  }
+  // Whatever else lies in its part of the file are pages that it had kept for reuse.
+  std::uint64_t from = slot * kSlotFileBytes;
+  const std::uint64_t end = from + kSlotFileBytes;
+  while (from < end) {
+    const std::uint64_t used = left.first_at_or_after(from).value_or(end);
+    if (used > from) punch(fd_, from, std::min(used, end));
+    from = used < end ? left.end_of(used) : end;
+  }
+}
+
+int PhysicalMemory::export_descriptor(Physical* physical) {
+  if (place(physical, kHalf) != CUDA_SUCCESS) return -1;
+  const int descriptor = machine_.open_memory(static_cast<std::uint32_t>(ordinal_));
+  if (descriptor < 0) return -1;
+  // The position says which memory it is; the lock, which all copies of the descriptor share, that one of
+  // them is still open.
+  struct flock lock {};
+  lock.l_type = F_RDLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = static_cast<off_t>(physical->record->offset);
+  lock.l_len = static_cast<off_t>(physical->size);
+  if (::lseek(descriptor, lock.l_start, SEEK_SET) != lock.l_start ||
+      ::fcntl(descriptor, F_OFD_SETLK, &lock) != 0) {
+    ::close(descriptor);
+    return -1;
+  }
+  if (std::find(shared_.begin(), shared_.end(), physical) == shared_.end()) shared_.push_back(physical);
+  const std::scoped_lock guard(machine_->mutex);
+  physical->record->exported = 1;
+  return descriptor;
+}
+
+Physical* PhysicalMemory::import_descriptor(int descriptor) {
+  struct stat theirs {};
+  struct stat ours {};
+  if (::fstat(descriptor, &theirs) != 0 || ::fstat(fd_, &ours) != 0) return nullptr;
+  if (theirs.st_dev != ours.st_dev || theirs.st_ino != ours.st_ino) return nullptr;
+  const off_t position = ::lseek(descriptor, 0, SEEK_CUR);
+  const std::scoped_lock lock(machine_->mutex);
+  FrameRecord* record = position < 0 ? nullptr : table_.at_offset(static_cast<std::uint64_t>(position));
+  return record == nullptr || record->exported == 0 ? nullptr : adopt(record);
+}
+
+CUresult PhysicalMemory::name(Physical* physical, Name* out) {
+  const CUresult placed = place(physical, kHalf);
+  if (placed != CUDA_SUCCESS) return placed;
+  if (std::find(shared_.begin(), shared_.end(), physical) == shared_.end()) shared_.push_back(physical);
+  *out = Name{table_.index_of(physical->record), physical->record->generation};
+  return CUDA_SUCCESS;
+}
+
+Physical* PhysicalMemory::find(const Name& name) {
+  if (name.record >= FrameTable::kMaxRecords) return nullptr;
+  const std::scoped_lock lock(machine_->mutex);
+  collect();
+  FrameRecord& record = table_.records[name.record];
+  return record.size == 0 || record.generation != name.generation ? nullptr : adopt(&record);
+}
+
+Physical* PhysicalMemory::adopt(FrameRecord* record) {
+  for (Physical* known : shared_) {
+    if (known->record != record) continue;
+    ++known->handles;
+    return known;
+  }
+  record->holders |= bit(slot_);
+  auto* physical = new Physical;
+  physical->memory = this;
+  physical->record = record;
+  physical->id = next_id();
+  physical->size = record->size;
+  physical->plain = record->plain != 0;
+  shared_.push_back(physical);
+  return physical;
 }
 
 bool PhysicalMemory::poison_file(std::uint64_t offset, std::uint64_t bytes) const {

@@ -18,17 +18,24 @@ constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t unit) {
 
 }  // namespace
 
+CUresult PlainHeap::map_segment(Physical* physical, std::uint64_t* base) {
+  const std::uint64_t bytes = physical->size;
+  CUresult result = space_.reserve(bytes, 0, 0, true, base);
+  if (result != CUDA_SUCCESS) return result;
+  result = space_.map(*base, physical, true);
+  if (result == CUDA_SUCCESS) {
+    result = space_.set_access(*base, bytes, physical->memory->ordinal(), CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+                               true);
+  }
+  if (result != CUDA_SUCCESS) drop_segment(*base, bytes);
+  return result;
+}
+
 CUresult PlainHeap::new_segment(Gpu& gpu, std::uint64_t bytes, std::uint64_t* base) {
   Physical* physical = nullptr;
   CUresult result = gpu.physical.create(bytes, true, &physical);
   if (result != CUDA_SUCCESS) return result;
-  result = space_.reserve(bytes, 0, 0, true, base);
-  if (result == CUDA_SUCCESS) {
-    result = space_.map(*base, physical, true);
-    if (result == CUDA_SUCCESS)
-      result = space_.set_access(*base, bytes, gpu.ordinal, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, true);
-    if (result != CUDA_SUCCESS) drop_segment(*base, bytes);
-  }
+  result = map_segment(physical, base);
   gpu.physical.drop_handle(physical);
   return result;
 }
@@ -81,6 +88,23 @@ CUresult PlainHeap::allocate(std::uint64_t size, Context* owner, std::uint64_t* 
   return CUDA_SUCCESS;
 }
 
+CUresult PlainHeap::import(Physical* physical, std::uint64_t offset, std::uint64_t size, Context* owner,
+                           std::uint64_t* out) {
+  PlainBlock block;
+  block.size = size;
+  block.rounded = physical->size;
+  block.owner = owner;
+  block.imported = true;
+  const CUresult result = map_segment(physical, &block.segment);
+  physical->memory->drop_handle(physical);
+  if (result != CUDA_SUCCESS) return result;
+  block.base = block.segment + offset;
+  block.id = next_id_++;
+  blocks_.emplace(block.base, block);
+  *out = block.base;
+  return CUDA_SUCCESS;
+}
+
 CUresult PlainHeap::free(std::uint64_t base) {
   const auto it = blocks_.find(base);
   if (it == blocks_.end()) return CUDA_ERROR_INVALID_VALUE;
@@ -88,7 +112,7 @@ CUresult PlainHeap::free(std::uint64_t base) {
   blocks_.erase(it);
   freed_.push_front(block);
   if (freed_.size() > kRememberFreed) freed_.pop_back();
-  if (block.rounded > kLargestShared) {
+  if (block.imported || block.rounded > kLargestShared) {
     drop_segment(block.segment, block.rounded);
     return CUDA_SUCCESS;
   }

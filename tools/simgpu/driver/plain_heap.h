@@ -18,7 +18,8 @@ struct PlainBlock {
   std::uint64_t rounded = 0;  ///< what it occupies
   std::uint64_t segment = 0;  ///< base of the frames it lies in
   Context* owner = nullptr;
-  std::uint64_t id = 0;  ///< CU_POINTER_ATTRIBUTE_BUFFER_ID
+  std::uint64_t id = 0;   ///< CU_POINTER_ATTRIBUTE_BUFFER_ID
+  bool imported = false;  ///< another process' allocation
 };
 
 /// cuMemAlloc's memory on every device: blocks above 1 MiB own their frames, smaller ones share frames of 2
@@ -32,6 +33,9 @@ class PlainHeap {
 
   /// Memory of the owner's device.
   CUresult allocate(std::uint64_t size, Context* owner, std::uint64_t* out);
+  /// Makes memory of another process an allocation of this one. Takes over one handle of `physical`.
+  CUresult import(Physical* physical, std::uint64_t offset, std::uint64_t size, Context* owner,
+                  std::uint64_t* out);
   /// CUDA_ERROR_INVALID_VALUE unless `base` is the start of a live block.
   CUresult free(std::uint64_t base);
   void free_all_of(const Context* owner);
@@ -47,6 +51,7 @@ class PlainHeap {
     Intervals used;
   };
   CUresult new_segment(Gpu& gpu, std::uint64_t bytes, std::uint64_t* base);
+  CUresult map_segment(Physical* physical, std::uint64_t* base);
   void drop_segment(std::uint64_t base, std::uint64_t bytes);
   CUresult from_slab(Gpu& gpu, std::uint64_t rounded, std::uint64_t* base, std::uint64_t* segment);
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "tools/simgpu/machine/frames.h"
 #include "tools/simgpu/machine/report_page.h"
 
 namespace simgpu {
@@ -76,18 +77,11 @@ class SharedMutex {
   std::atomic<std::uint32_t> deaths_;
 };
 
-/// How much memory of one device is in use, by all processes together. Bytes, in whole frames.
-struct DeviceUse {
-  std::atomic<std::uint64_t> now;
-  std::atomic<std::uint64_t> peak;
-  std::atomic<std::uint64_t> plain_now;  ///< the part of `now` that plain allocations use
-  std::atomic<std::uint64_t> vmm_now;    ///< the part that cuMemCreate handed out
-};
-
 /// One process that has called cuInit. It counts as alive while a process with this pid and start time is.
 struct ProcessSlot {
   std::atomic<std::int32_t> pid;  ///< 0: never used
   std::atomic<std::uint64_t> start_time;
+  std::atomic<std::uint32_t> swept;  ///< devices, one bit each, whose memory was taken back after it ended
   ReportPage report;
 };
 
@@ -95,13 +89,15 @@ struct ProcessSlot {
 /// process itself where there is none) and named to its processes by SIMGPU_MACHINE. It outlives every
 /// process, so reports can be written however those end.
 struct Machine {
-  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kVersion = 2;
   static constexpr std::size_t kMaxProcesses = 64;
 
   std::atomic<std::uint32_t> version;
   MachineConfig config;
-  SharedMutex mutex;  ///< guards slots and the device memory's table
-  std::array<DeviceUse, MachineConfig::kMaxDevices> use;
+  SharedMutex mutex;       ///< guards slots and the device memory's table
+  std::int32_t maker_pid;  ///< whose descriptors `memory_fds` are
+  std::array<std::int32_t, MachineConfig::kMaxDevices> memory_fds;  ///< the devices' memory files
+  std::array<FrameTable, MachineConfig::kMaxDevices> memory;
   std::array<ProcessSlot, kMaxProcesses> processes;
   std::atomic<std::uint32_t> process_count;  ///< that ever called cuInit
   ReportPage departed;                       ///< numbers of ended processes whose slots were taken over

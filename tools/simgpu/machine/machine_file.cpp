@@ -29,11 +29,20 @@ std::uint64_t start_time_of(std::int32_t pid) {
   if (after_name == nullptr) return 0;
   char state = '\0';
   unsigned long long start = 0;
+  unsigned long long address_space = 0;
   const int fields = std::sscanf(after_name + 1,
                                  " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
-                                 "%*d %llu",
-                                 &state, &start);
-  return fields == 2 && state != 'Z' && state != 'X' ? start : 0;
+                                 "%*d %llu %llu",
+                                 &state, &start, &address_space);
+  // A process that is about to end gives up its memory first, then its files, and becomes a zombie last.
+  return fields == 3 && state != 'Z' && state != 'X' && address_space != 0 ? start : 0;
+}
+
+int sparse_file(const char* name, std::uint64_t bytes) {
+  const int fd = ::memfd_create(name, MFD_CLOEXEC);
+  if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(bytes)) == 0) return fd;
+  ::close(fd);
+  return -1;
 }
 
 Machine* map(int fd) {
@@ -63,18 +72,27 @@ void SharedMutex::unlock() {
 }
 
 std::unique_ptr<MachineFile> MachineFile::create(const MachineConfig& config) {
-  const int fd = ::memfd_create("simgpu-machine", MFD_CLOEXEC);
+  const int fd = sparse_file("simgpu-machine", sizeof(Machine));
   if (fd < 0) return nullptr;
-  Machine* machine = ::ftruncate(fd, sizeof(Machine)) == 0 ? map(fd) : nullptr;
+  Machine* machine = map(fd);
   if (machine == nullptr) {
     ::close(fd);
     return nullptr;
   }
+  auto made = std::unique_ptr<MachineFile>(new MachineFile(fd, machine));
   // The file is zero, which is the initial state of all but these.
   machine->config = config;
   machine->mutex.init();
+  machine->maker_pid = ::getpid();
+  for (std::uint32_t i = 0; i < config.device_count; ++i) {
+    const int memory = sparse_file("simgpu-device-memory", kDeviceFileBytes);
+    if (memory < 0) return nullptr;
+    made->memory_fds_.push_back(memory);
+    machine->memory_fds[i] = memory;
+    machine->memory[i].capacity = config.devices[i].memory_bytes;
+  }
   machine->version.store(Machine::kVersion, std::memory_order_release);
-  return std::unique_ptr<MachineFile>(new MachineFile(fd, machine));
+  return made;
 }
 
 std::unique_ptr<MachineFile> MachineFile::open(const std::string& path) {
@@ -91,7 +109,14 @@ std::unique_ptr<MachineFile> MachineFile::open(const std::string& path) {
   return nullptr;
 }
 
+int MachineFile::open_memory(std::uint32_t device) const {
+  const std::string path =
+      "/proc/" + std::to_string(machine_->maker_pid) + "/fd/" + std::to_string(machine_->memory_fds[device]);
+  return ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+}
+
 MachineFile::~MachineFile() {
+  for (const int memory : memory_fds_) ::close(memory);
   ::munmap(machine_, sizeof(Machine));
   ::close(fd_);
 }
@@ -124,6 +149,7 @@ ProcessSlot* claim_slot(Machine& machine) {
   if (free == nullptr) return nullptr;
   const std::int32_t self = ::getpid();
   free->start_time.store(start_time_of(self), std::memory_order_relaxed);
+  free->swept.store(0, std::memory_order_relaxed);
   free->pid.store(self, std::memory_order_release);
   machine.process_count.fetch_add(1, std::memory_order_relaxed);
   return free;

@@ -2,10 +2,15 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tools/simgpu/machine/machine.h"
 
 namespace simgpu {
+
+/// A device's memory file is sparse; each process slot has a part of its own.
+inline constexpr std::uint64_t kSlotFileBytes = std::uint64_t{1} << 41;
+inline constexpr std::uint64_t kDeviceFileBytes = Machine::kMaxProcesses * kSlotFileBytes;
 
 /// A Machine mapped into this process. Not copyable; unmapped when it goes.
 class MachineFile {
@@ -24,6 +29,8 @@ class MachineFile {
 
   [[nodiscard]] Machine& operator*() const { return *machine_; }
   [[nodiscard]] Machine* operator->() const { return machine_; }
+  /// Opens a device's memory file: a description of its own. Negative if its maker has ended; errno says why.
+  [[nodiscard]] int open_memory(std::uint32_t device) const;
   /// Where other processes of this user can open it while this one lives.
   [[nodiscard]] std::string path() const;
 
@@ -32,6 +39,7 @@ class MachineFile {
 
   int fd_;
   Machine* machine_;
+  std::vector<int> memory_fds_;  ///< of the maker
 };
 
 /// Takes a slot for the calling process: an unused one, or one of a process that has ended, whose numbers go
