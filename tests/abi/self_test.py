@@ -79,6 +79,15 @@ class Library(unittest.TestCase):
         library = self.build(source, *options, script="libcudart.so.13 { global: cu*; local: *; };")
         self.assertEqual(check_stand_ins.check_runtime(library), [])
 
+    def test_refuses_a_runtime_that_lacks_or_adds_a_function(self):
+        options = (*self.STATIC, "-Wl,-soname,libcudart.so.13")
+        script = "libcudart.so.13 { global: cu*; simgpu*; local: *; };"
+        source = 'extern "C" { int cudaMalloc() { return 0; } int cudaFree() { return 0; } }\n'
+        like = self.build(source, *options, script=script).rename(self.folder / "like.so")
+        source = source.replace("cudaFree", "cudaFrei") + 'extern "C" int simgpuRegisterKernel() { return 0; }\n'
+        found = check_stand_ins.check_runtime(self.build(source, *options, script=script), like)
+        self.assertEqual(found, ["cudaFree is not exported", f"cudaFrei is exported, but not by {like}"])
+
     def test_refuses_a_driver_that_leaks(self):
         source = 'extern "C" { int cuInit() { return 0; } int helper() { return 0; } }\n'
         library = self.build(source, *self.STATIC, "-Wl,-soname,libcuda.so.2", script="{ global: *; };")

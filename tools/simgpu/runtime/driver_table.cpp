@@ -7,25 +7,31 @@ namespace {
 
 using Lookup = decltype(&::cuGetProcAddress_v2);
 
-bool fill(DriverTable* table, Lookup lookup, cuuint64_t flags) {
-  bool complete = true;
-#define SIMGPU_DRIVER(name, since)                                                                       \
-  {                                                                                                      \
-    void* found = nullptr;                                                                               \
-    CUdriverProcAddressQueryResult status{};                                                             \
-    const CUresult result = lookup(#name, &found, since, flags, &status);                                \
-    complete =                                                                                           \
-        complete && result == CUDA_SUCCESS && status == CU_GET_PROC_ADDRESS_SUCCESS && found != nullptr; \
-    table->name = reinterpret_cast<decltype(table->name)>(found);                                        \
+/// Stands for every function that the driver lacks: the x86-64 calling convention lets a callee ignore its
+/// arguments.
+CUresult not_in_this_driver() {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+void* find(Lookup lookup, const char* name, int since, cuuint64_t flags) {
+  void* found = nullptr;
+  CUdriverProcAddressQueryResult status{};
+  const CUresult result = lookup(name, &found, since, flags, &status);
+  return result == CUDA_SUCCESS && status == CU_GET_PROC_ADDRESS_SUCCESS ? found : nullptr;
+}
+
+void fill(DriverTable* table, Lookup lookup, cuuint64_t flags) {
+#define SIMGPU_DRIVER(name, since)                                              \
+  {                                                                             \
+    void* found = find(lookup, #name, since, flags);                            \
+    if (found == nullptr) found = reinterpret_cast<void*>(&not_in_this_driver); \
+    table->name = reinterpret_cast<decltype(table->name)>(found);               \
   }
 #include "tools/simgpu/runtime/driver_table.def"
 #undef SIMGPU_DRIVER
-  void* found = nullptr;
-  CUdriverProcAddressQueryResult status{};
-  if (lookup("simgpuLibrarySetBody", &found, CUDA_VERSION, flags, &status) == CUDA_SUCCESS) {
-    table->set_body = reinterpret_cast<SimgpuLibrarySetBodyFn>(found);
-  }
-  return complete;
+  table->set_body =
+      reinterpret_cast<SimgpuLibrarySetBodyFn>(find(lookup, "simgpuLibrarySetBody", CUDA_VERSION, flags));
+  table->note = reinterpret_cast<SimgpuNoteFn>(find(lookup, "simgpuNote", CUDA_VERSION, flags));
 }
 
 }  // namespace
@@ -34,9 +40,11 @@ bool load_driver(DriverTable* legacy, DriverTable* per_thread, Lookup* lookup) {
   void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return false;
   *lookup = reinterpret_cast<Lookup>(::dlsym(library, "cuGetProcAddress_v2"));
-  if (*lookup == nullptr) return false;
-  return fill(legacy, *lookup, CU_GET_PROC_ADDRESS_DEFAULT) &&
-         fill(per_thread, *lookup, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
+  if (*lookup == nullptr || find(*lookup, "cuInit", 2000, CU_GET_PROC_ADDRESS_DEFAULT) == nullptr)
+    return false;
+  fill(legacy, *lookup, CU_GET_PROC_ADDRESS_DEFAULT);
+  fill(per_thread, *lookup, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
+  return true;
 }
 
 }  // namespace simgpu::runtime

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "tools/simgpu/runtime/runtime.h"
@@ -15,6 +16,7 @@ struct FatBinary {
   const void* image = nullptr;
   CUlibrary library = nullptr;
   std::vector<const void*> stubs;
+  std::vector<const void*> variables;
 };
 
 struct Function {
@@ -23,11 +25,19 @@ struct Function {
   CUkernel kernel = nullptr;
 };
 
+struct Variable {
+  FatBinary* binary = nullptr;
+  std::string name;
+};
+
 struct Registry {
   std::mutex mutex;
   std::unordered_map<const void*, std::unique_ptr<FatBinary>> binaries;  ///< by handle
   std::unordered_map<const void*, Function> functions;                   ///< by host stub
+  std::unordered_map<const void*, Variable> variables;                   ///< by host variable
   std::unordered_map<const void*, const SimgpuKernelBody*> bodies;       ///< by host stub
+  std::unordered_map<const void*, const void*> stubs;                    ///< host stubs by kernel
+  std::unordered_set<const void*> kernels;                               ///< handles that the program has
 };
 
 /// Leaked: start-up code of any library may come before, and exit handlers after, everything static.
@@ -41,19 +51,23 @@ const SimgpuKernelBody* body_of(const Registry& r, const void* stub) {
   return it == r.bodies.end() ? nullptr : it->second;
 }
 
+CUresult load(const DriverTable& d, FatBinary& binary) {
+  if (binary.library != nullptr) return CUDA_SUCCESS;
+  return d.cuLibraryLoadData(&binary.library, binary.image, nullptr, nullptr, 0, nullptr, nullptr, 0);
+}
+
 /// Loads the function's library if needed and asks for its kernel.
 CUresult resolve(Registry& r, const DriverTable& d, const void* stub, Function& function) {
   FatBinary& binary = *function.binary;
-  if (binary.library == nullptr) {
-    const CUresult loaded =
-        d.cuLibraryLoadData(&binary.library, binary.image, nullptr, nullptr, 0, nullptr, nullptr, 0);
-    if (loaded != CUDA_SUCCESS) return loaded;
-  }
+  const CUresult loaded = load(d, binary);
+  if (loaded != CUDA_SUCCESS) return loaded;
   if (d.set_body != nullptr) {
     const int set = d.set_body(binary.library, function.name.c_str(), body_of(r, stub));
     if (set != CUDA_SUCCESS) return static_cast<CUresult>(set);
   }
-  return d.cuLibraryGetKernel(&function.kernel, binary.library, function.name.c_str());
+  const CUresult found = d.cuLibraryGetKernel(&function.kernel, binary.library, function.name.c_str());
+  if (found == CUDA_SUCCESS) r.stubs[function.kernel] = stub;
+  return found;
 }
 
 }  // namespace
@@ -75,6 +89,21 @@ void add_function(void** handle, const void* host_stub, const char* device_name)
   if (it == r.binaries.end()) return;
   it->second->stubs.push_back(host_stub);
   r.functions[host_stub] = Function{it->second.get(), device_name, nullptr};
+}
+
+void add_variable(void** handle, const void* host_variable, const char* device_name) {
+  Registry& r = registry();
+  const std::scoped_lock lock(r.mutex);
+  const auto it = r.binaries.find(handle);
+  if (it == r.binaries.end()) return;
+  it->second->variables.push_back(host_variable);
+  r.variables[host_variable] = Variable{it->second.get(), device_name};
+}
+
+void add_kernel(CUkernel kernel) {
+  Registry& r = registry();
+  const std::scoped_lock lock(r.mutex);
+  r.kernels.insert(kernel);
 }
 
 void add_body(const void* host_stub, const SimgpuKernelBody* body) {
@@ -101,23 +130,51 @@ void forget_fat_binary(void** handle) {
     if (const DriverTable* d = driver(false, &why)) d->cuLibraryUnload(binary.library);
   }
   for (const void* stub : binary.stubs) {
-    r.functions.erase(stub);
+    const auto function = r.functions.find(stub);
+    if (function == r.functions.end() || function->second.binary != &binary) continue;
+    r.stubs.erase(function->second.kernel);
+    r.functions.erase(function);
     r.bodies.erase(stub);
   }
+  for (const void* variable : binary.variables) r.variables.erase(variable);
   r.binaries.erase(it);
 }
 
-CUresult find_kernel(const DriverTable& d, const void* host_stub, CUkernel* out) {
+CUresult find_kernel(const DriverTable& d, const void* stub_or_kernel, CUkernel* out) {
   Registry& r = registry();
   const std::scoped_lock lock(r.mutex);
-  const auto it = r.functions.find(host_stub);
-  if (it == r.functions.end()) return CUDA_ERROR_INVALID_HANDLE;
+  const auto it = r.functions.find(stub_or_kernel);
+  if (it == r.functions.end()) {
+    if (r.kernels.count(stub_or_kernel) == 0 && r.stubs.count(stub_or_kernel) == 0)
+      return CUDA_ERROR_INVALID_HANDLE;
+    *out = static_cast<CUkernel>(const_cast<void*>(stub_or_kernel));
+    return CUDA_SUCCESS;
+  }
   if (it->second.kernel == nullptr) {
-    const CUresult resolved = resolve(r, d, host_stub, it->second);
+    const CUresult resolved = resolve(r, d, stub_or_kernel, it->second);
     if (resolved != CUDA_SUCCESS) return resolved;
   }
   *out = it->second.kernel;
   return CUDA_SUCCESS;
+}
+
+CUresult find_variable(const DriverTable& d, const void* host_variable, CUdeviceptr* out,
+                       std::size_t* bytes) {
+  Registry& r = registry();
+  const std::scoped_lock lock(r.mutex);
+  const auto it = r.variables.find(host_variable);
+  if (it == r.variables.end()) return CUDA_ERROR_INVALID_HANDLE;
+  FatBinary& binary = *it->second.binary;
+  const CUresult loaded = load(d, binary);
+  if (loaded != CUDA_SUCCESS) return loaded;
+  return d.cuLibraryGetGlobal(out, bytes, binary.library, it->second.name.c_str());
+}
+
+const void* host_stub_of(const void* kernel) {
+  Registry& r = registry();
+  const std::scoped_lock lock(r.mutex);
+  const auto it = r.stubs.find(kernel);
+  return it == r.stubs.end() ? kernel : it->second;
 }
 
 }  // namespace simgpu::runtime
