@@ -138,18 +138,19 @@ CUresult reset_device(const DriverTable& d) noexcept {
   Process& p = process();
   int device = 0;
   CUcontext current = nullptr;
-  CUresult result = current_device(d, &device);
-  if (result != CUDA_SUCCESS) device = t_thread.device;  // an error of the context: this is the way out
+  // A context in an error answers neither; resetting it is the way out of that.
+  if (current_device(d, &device) != CUDA_SUCCESS) device = t_thread.device;
   d.cuCtxGetCurrent(&current);
   const std::scoped_lock lock(p.mutex);
   std::atomic<CUcontext>& slot = p.primary[static_cast<std::size_t>(device)];
   const CUcontext primary = slot.load(std::memory_order_relaxed);
   if (current != nullptr && current != primary) return CUDA_SUCCESS;
-  result = d.cuDevicePrimaryCtxReset(device);
+  const CUresult result = d.cuDevicePrimaryCtxReset(device);
   if (result != CUDA_SUCCESS || primary == nullptr) return result;
   slot.store(nullptr, std::memory_order_release);
   d.cuDevicePrimaryCtxRelease(device);
-  if (current != nullptr) d.cuCtxSetCurrent(nullptr);
+  d.cuCtxGetCurrent(&current);
+  if (current == primary) d.cuCtxSetCurrent(nullptr);
   t_thread.context = nullptr;
   t_thread.bound = false;
   if (is_sticky(t_thread.last_error)) t_thread.last_error = cudaSuccess;
