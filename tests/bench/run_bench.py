@@ -36,9 +36,17 @@ def launch_rates(build, rounds):
     return rates
 
 
+def digest_rates(program, quick):
+    """Bytes per second of simgpu's digests: what a launch touches by the time it takes."""
+    command = [program, "--benchmark_format=json", f"--benchmark_min_time={0.05 if quick else 0.5}"]
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+    rows = json.loads(result.stdout)["benchmarks"]
+    return {row["name"].split("/")[-1]: row["bytes_per_second"] for row in rows if "bytes_per_second" in row}
+
+
 def measure(build, quick):
-    program, shim = build / "tests/hook_bench", build / "lib/libtidepool.so"
-    for needed in (program, shim):
+    program, shim, digests = build / "tests/hook_bench", build / "lib/libtidepool.so", build / "tests/digest_bench"
+    for needed in (program, shim, digests):
         if not needed.exists():
             sys.exit(f"tests/bench: {needed} is not built")
     repetitions = 3 if quick else 11
@@ -51,6 +59,7 @@ def measure(build, quick):
         "schema": "tidepool.bench/1",
         "hooks": hooks,
         "simgpu_launches_per_second": launch_rates(build, 1 if quick else 3),
+        "simgpu_digest_bytes_per_second": digest_rates(digests, quick),
     }
 
 
@@ -61,6 +70,8 @@ def table(result):
         lines.append(f"{name:<24}{numbers}{row['ratio']:>8.1f}")
     rates = result["simgpu_launches_per_second"]
     lines.append(f"{'simgpu, launches/s':<24}{rates['plain']:>12,.0f}{rates['tidepool']:>12,.0f}")
+    for name, rate in result["simgpu_digest_bytes_per_second"].items():
+        lines.append(f"{'simgpu digest, ' + name:<24}{rate / 1e9:>9.1f} GB/s")
     return "\n".join(lines)
 
 
