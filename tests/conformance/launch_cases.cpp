@@ -312,6 +312,8 @@ CASE("occupancy.block_sizes_are_suggested", OCCUPANCY "cuOccupancyMaxPotentialBl
 CASE("occupancy.shared_memory_left_is_told", OCCUPANCY "cuOccupancyAvailableDynamicSMemPerBlock") {
   use_device();
   std::size_t bytes = 0;
+  const int most = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  OK(CU(cuFuncSetAttribute)(function_of(kFill), CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most));
   OK(CU(cuOccupancyAvailableDynamicSMemPerBlock)(&bytes, function_of(kFill), 2, 64));
   EXPECT(bytes > 0);
   EXPECT(active_blocks(kFill, 64, bytes) >= 2);

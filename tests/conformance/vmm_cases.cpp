@@ -135,6 +135,7 @@ CASE("vmm.offset_must_be_zero", VMM "cuMemMap") {
   const auto handle = create_memory(4 * unit);
   FAILS(CU(cuMemMap)(base, unit, unit, handle, 0));
   FAILS(CU(cuMemMap)(base, 3 * unit, unit, handle, 0));
+  FAILS(CU(cuMemMap)(base, 4 * unit, unit, handle, 0));
   OK(CU(cuMemMap)(base, 4 * unit, 0, handle, 0));
 }
 

@@ -13,7 +13,10 @@ Event* find_event(Driver& d, CUevent handle) {
 
 CUresult record(Driver& d, Context& context, bool per_thread, CUevent event_handle, CUstream handle) {
   const std::shared_ptr<Stream> stream = d.find_stream(&context, handle, per_thread);
-  if (find_event(d, event_handle) == nullptr || stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const Event* known = find_event(d, event_handle);
+  if (known == nullptr || stream == nullptr || known->context != stream->context) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
   auto made = std::make_shared<EventRecord>();
   made->stream = stream;
   made->ticket = enqueue(d, stream, Mark{made});
@@ -50,6 +53,7 @@ SIMGPU_API_CONTEXT(cuEventCreate, (CUevent * out, unsigned flags), out, flags) {
   }
   auto event = std::make_unique<Event>();
   event->flags = flags;
+  event->context = &context;
   *out = reinterpret_cast<CUevent>(event.get());
   d.events.emplace(*out, std::move(event));
   return CUDA_SUCCESS;

@@ -246,6 +246,9 @@ SIMGPU_API_CONTEXT(cuModuleLoadFatBinary, (CUmodule * out, const void* image), o
 }
 
 SIMGPU_API_CONTEXT(cuModuleUnload, (CUmodule module), module) {
+  // The module of a library goes with the library.
+  const Library* asked = find_library(d, module);
+  if (asked != nullptr && !asked->is_module) return CUDA_ERROR_NOT_PERMITTED;
   return unload(d, module, true);
 }
 

@@ -58,9 +58,10 @@ CUresult attribute_of(Driver& d, const Context& context, void* out, CUpointer_at
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPED:
-      if (const Reservation* r = d.space.reservation_at(address); !known && r != nullptr) {
-        // The reservation itself answers where nothing is mapped.
-        if (attribute == CU_POINTER_ATTRIBUTE_MAPPED) return put<int>(out, 0);
+      // A reservation is told whole, also where something is mapped in it: the mapping is what
+      // cuMemGetAddressRange tells.
+      if (const Reservation* r = d.space.reservation_at(address); r != nullptr && (k.vmm || !known)) {
+        if (attribute == CU_POINTER_ATTRIBUTE_MAPPED) return put<int>(out, k.vmm ? 1 : 0);
         return attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE ? put<std::size_t>(out, r->size)
                                                             : put<CUdeviceptr>(out, r->base);
       }

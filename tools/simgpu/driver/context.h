@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
@@ -22,6 +24,9 @@ struct Context {
   unsigned retained = 0;    ///< of the primary context
   std::uint32_t peers = 0;  ///< devices whose plain memory it may use: one bit for each ordinal
   std::uint64_t id = 0;
+  static constexpr std::size_t kLimits = 6;
+  /// Stack, printf FIFO, heap, pending launches, L2 fetch granularity, persisting L2: api_limit.cpp.
+  std::array<std::size_t, kLimits> limits{1024, 1 << 20, 8 << 20, 2048, 64, 0};
   CUresult sticky = CUDA_SUCCESS;  ///< once set, every call in this context returns it
   std::shared_ptr<Stream> legacy;
   std::unordered_map<std::uint64_t, std::shared_ptr<Stream>> per_thread;  ///< by thread token

@@ -20,6 +20,7 @@ namespace simgpu {
 /// An event; the record of its latest cuEventRecord, if any.
 struct Event {
   unsigned flags = 0;
+  const Context* context = nullptr;  ///< streams that record it belong to the same one
   std::shared_ptr<EventRecord> record;
 };
 
