@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Rehearses a visit to a machine with a GPU: carries what carry.sh says, runs the probe there with an empty environment
-# and nothing of this tree in reach, and reads what comes back. The driver is the simulated one.
+# Rehearses a visit to a machine with a GPU: carries what carry.sh says, runs the probe and the conformance suite there
+# with an empty environment and nothing of this tree in reach, and reads what comes back. The driver is the simulated one.
 set -euo pipefail
 from=$PWD  # paths that are given are relative to where the user stands
 cd "$(dirname -- "${BASH_SOURCE[0]}")/../.."
@@ -19,3 +19,6 @@ here=$PWD
 cd "$there/carried"
 env -i PATH="$PATH" HOME="$there" build/release/bin/simgpu -- bash tests/device/probe.sh --quick --out results
 python3 -B "$here/tests/device/check_rehearsal.py" results/probe.json
+env -i PATH="$PATH" HOME="$there" build/release/bin/simgpu -- bash tests/device/conformance.sh --jobs 2 --out cases.jsonl \
+  >said.txt || true  # cases that are pending fail
+python3 -B "$here/tests/conformance/check_visit.py" cases.jsonl || { cat said.txt >&2 && exit 1; }
