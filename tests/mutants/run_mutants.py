@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import conformance_mutants
 import mutant as mutants
 
 FOLDER = Path(__file__).resolve().parent
@@ -131,12 +132,16 @@ def main():
     parser.add_argument("--source", type=Path, default=FOLDER.parents[1], help="top folder of the project")
     parser.add_argument("--scratch", type=Path, help="folder for the copy and its build; kept")
     parser.add_argument("--check", action="store_true", help="only see that every text is found exactly once")
-    parser.add_argument("--mutants", type=Path, default=FOLDER, help="folder of the .mutant files")
+    parser.add_argument("--mutants", type=Path, help="folder of the .mutant files (default: this one)")
+    parser.add_argument("--simgpu", action="store_true",
+                        help="mutants of the simulated device against the conformance suite; writes the table")
+    parser.add_argument("--table", type=Path, default=conformance_mutants.TABLE, help="where --simgpu writes it")
     parser.add_argument("--configure", action="append", default=[], metavar="ARG", help="argument for cmake")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("names", nargs="*", metavar="NAME", help="mutants to run (default: all)")
     arguments = parser.parse_args()
-    files = {file.stem: file for file in sorted(arguments.mutants.glob("*.mutant"))}
+    folder = arguments.mutants or (FOLDER / "simgpu" if arguments.simgpu else FOLDER)
+    files = {file.stem: file for file in sorted(folder.glob("*.mutant"))}
     unknown = [name for name in arguments.names if name not in files]
     if unknown:
         parser.error(f"unknown mutant {unknown[0]}; there are: {', '.join(files)}")
@@ -149,7 +154,11 @@ def main():
         parser.error("--scratch is needed")
     arguments.scratch.mkdir(parents=True, exist_ok=True)
     try:
-        problems = run(arguments.source, arguments.scratch.resolve(), chosen, arguments.configure, arguments.jobs)
+        if arguments.simgpu:
+            workshop = Workshop(arguments.source, arguments.scratch.resolve(), arguments.configure, arguments.jobs)
+            problems = conformance_mutants.main(workshop, chosen, arguments.jobs, arguments.table)
+        else:
+            problems = run(arguments.source, arguments.scratch.resolve(), chosen, arguments.configure, arguments.jobs)
     except mutants.MutantError as error:
         problems = [str(error)]
     print("\n".join(problems))
