@@ -118,6 +118,7 @@ inline std::uint64_t enqueue(Driver& d, const std::shared_ptr<Stream>& stream,
 /// Waits for an operation and returns the context's state.
 inline CUresult wait_for(Driver& d, const std::shared_ptr<Stream>& stream, std::uint64_t ticket) {
   d.scheduler.run_until(stream, ticket);
+  d.synchronized();
   return stream->context->sticky;
 }
 

@@ -30,6 +30,7 @@ CUresult create_context(Driver& d, CUcontext* out, unsigned flags, CUdevice dev)
 
 CUresult synchronize(Driver& d, Context& context) {
   d.scheduler.drain(&context);
+  d.synchronized();
   return context.sticky;
 }
 

@@ -46,11 +46,24 @@ SIMGPU_API_CONTEXT(cuMemAllocPitch_v2,
 /// Waits for the whole device before it frees, as programs have come to rely on.
 SIMGPU_API_CONTEXT(cuMemFree_v2, (CUdeviceptr base), base) {
   if (base == 0) return CUDA_SUCCESS;
+  if (const PinnedRange* range = d.host.range_at(base); range != nullptr && range->managed) {
+    if (range->base != base) return CUDA_ERROR_INVALID_VALUE;
+    d.scheduler.drain(nullptr);
+    d.synchronized();
+    return context.sticky != CUDA_SUCCESS ? context.sticky : d.host.free(reinterpret_cast<void*>(base));
+  }
   const PlainBlock* block = d.heap.block_at(base);
-  if (block == nullptr || block->base != base || block->imported) return CUDA_ERROR_INVALID_VALUE;
+  if (block == nullptr || block->base != base || block->freeing) return CUDA_ERROR_INVALID_VALUE;
+  if (d.ipc_opened.contains(base)) return CUDA_ERROR_INVALID_VALUE;
   d.scheduler.drain(nullptr);
+  d.synchronized();
   if (context.sticky != CUDA_SUCCESS) return context.sticky;
-  return d.heap.free(base);
+  block = d.heap.block_at(base);  // host functions ran meanwhile
+  if (block == nullptr || block->base != base) return CUDA_ERROR_INVALID_VALUE;
+  if (block->pool == nullptr) return d.heap.free(base);
+  block->pool->free_now(base);
+  d.synchronized();
+  return CUDA_SUCCESS;
 }
 
 SIMGPU_API_CONTEXT(cuMemGetAddressRange_v2, (CUdeviceptr * base, size_t* size, CUdeviceptr address), base,
@@ -64,6 +77,9 @@ SIMGPU_API_CONTEXT(cuMemGetAddressRange_v2, (CUdeviceptr * base, size_t* size, C
              mapping != nullptr && !mapping->physical->plain) {
     low = mapping->base;
     bytes = mapping->size;
+  } else if (const PinnedRange* range = d.host.range_at(address); range != nullptr && range->managed) {
+    low = range->base;
+    bytes = range->size;
   } else {
     return CUDA_ERROR_NOT_FOUND;
   }
@@ -84,7 +100,7 @@ SIMGPU_API_CONTEXT(cuMemAllocHost_v2, (void** out, size_t bytes), out, bytes) {
 
 SIMGPU_API_CONTEXT(cuMemFreeHost, (void* base), base) {
   const PinnedRange* range = d.host.range_at(reinterpret_cast<std::uint64_t>(base));
-  if (range == nullptr || !range->allocated) return CUDA_ERROR_INVALID_VALUE;
+  if (range == nullptr || !range->allocated || range->managed) return CUDA_ERROR_INVALID_VALUE;
   d.scheduler.drain(nullptr);
   if (context.sticky != CUDA_SUCCESS) return context.sticky;
   return d.host.free(base);

@@ -9,10 +9,12 @@ struct Known {
   bool device = false;
   bool host = false;
   bool vmm = false;
+  bool managed = false;
   std::uint64_t base = 0, size = 0, id = 0;
   unsigned access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   Context* owner = nullptr;
   int ordinal = 0;
+  Pool* pool = nullptr;
   unsigned long long handle_types = CU_MEM_HANDLE_TYPE_NONE;
 };
 
@@ -24,7 +26,8 @@ Known look_up(Driver& d, const Context& context, std::uint64_t address) {
     k.size = block->size;
     k.id = block->id;
     k.owner = block->owner;
-    k.ordinal = block->owner->gpu->ordinal;
+    k.ordinal = d.space.mapping_at(address)->physical->memory->ordinal();
+    k.pool = block->pool;
   } else if (const Mapping* m = d.space.mapping_at(address); m != nullptr && !m->physical->plain) {
     k.device = k.vmm = true;
     k.base = m->base;
@@ -35,6 +38,7 @@ Known look_up(Driver& d, const Context& context, std::uint64_t address) {
     k.access = m->access[static_cast<std::size_t>(context.gpu->ordinal)];
   } else if (const PinnedRange* range = d.host.range_at(address)) {
     k.host = true;
+    k.managed = range->managed;
     k.base = k.id = range->base;
     k.size = range->size;
     k.owner = range->owner;
@@ -74,7 +78,7 @@ CUresult attribute_of(Driver& d, const Context& context, void* out, CUpointer_at
     case CU_POINTER_ATTRIBUTE_CONTEXT:
       return put(out, k.owner == nullptr ? nullptr : handle_of(k.owner));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      return put<unsigned>(out, k.device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST);
+      return put<unsigned>(out, k.device || k.managed ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       return put<CUdeviceptr>(out, address);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
@@ -83,14 +87,18 @@ CUresult attribute_of(Driver& d, const Context& context, void* out, CUpointer_at
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
       return put<unsigned long long>(out, k.id);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-      return put<unsigned>(out, 0);
+      return put<unsigned>(out, k.managed ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return put<int>(out, k.ordinal);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      return put<unsigned>(out, k.device && !k.vmm ? 1 : 0);
+      return put<unsigned>(out, k.device && !k.vmm && k.pool == nullptr ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
       return put<CUdeviceptr>(out, k.base);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      return put<std::size_t>(out, k.size);
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+      return put<CUdeviceptr>(out, k.base);
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
       return put<std::size_t>(out, k.size);
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return put<int>(out, 1);
@@ -101,7 +109,7 @@ CUresult attribute_of(Driver& d, const Context& context, void* out, CUpointer_at
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return put<unsigned>(out, k.access);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-      return put<CUmemoryPool>(out, nullptr);
+      return put<CUmemoryPool>(out, k.pool == nullptr ? nullptr : k.pool->handle());
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }

@@ -65,7 +65,8 @@ SIMGPU_API(cuMemImportFromShareableHandle,
 
 SIMGPU_API_CONTEXT(cuIpcGetMemHandle, (CUipcMemHandle * out, CUdeviceptr address), out, address) {
   const PlainBlock* block = d.heap.block_at(address);
-  if (out == nullptr || block == nullptr || block->imported) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr || block == nullptr || block->imported || block->pool != nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
   Physical* physical = d.space.mapping_at(block->segment)->physical;
   IpcName name{};
   name.magic = IpcName::kMagic;

@@ -50,6 +50,12 @@ Driver::Driver(std::unique_ptr<MachineFile> file, ProcessSlot* claimed)
     gpus.push_back(std::make_unique<Gpu>(static_cast<int>(i), *machine, slot));
     Context* primary = &gpus.back()->primary;
     contexts.emplace(handle_of(primary), primary);
+    CUmemPoolProps props{};
+    props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    props.location = {CU_MEM_LOCATION_TYPE_DEVICE, {static_cast<int>(i)}};
+    auto pool = std::make_unique<Pool>(*this, *gpus.back(), props);
+    gpus.back()->default_pool = gpus.back()->current_pool = pool.get();
+    pools.emplace(pool->handle(), std::move(pool));
   }
 }
 
@@ -104,7 +110,9 @@ void Driver::start_context(Context* context) {
 
 void Driver::end_context(Context* context) {
   scheduler.drain(context);
-  heap.free_all_of(context);
+  for (const PlainBlock& block : heap.blocks_of(context)) {
+    block.pool != nullptr ? block.pool->free_now(block.base) : static_cast<void>(heap.free(block.base));
+  }
   std::erase_if(ipc_opened, [&](const auto& entry) { return entry.second.context == context; });
   host.free_all_of(context);
   std::erase_if(streams, [&](const auto& entry) { return entry.second->context == context; });
@@ -131,6 +139,30 @@ bool Driver::owns_range(std::uint64_t address, std::uint64_t bytes) const {
   if (!mapping->physical->plain) return space.mapped(address, bytes);
   const PlainBlock* block = heap.block_at(address);
   return block != nullptr && bytes <= block->base + block->size - address;
+}
+
+bool Driver::usable_range(std::uint64_t address, std::uint64_t bytes) const {
+  for (const auto& [handle, pool] : pools) {
+    if (pool->holds(address)) return pool->usable(address, bytes);
+  }
+  return owns_range(address, bytes);
+}
+
+bool Driver::follows(const Stream& stream, const Wait& operation) const {
+  return operation.stream.get() == &stream || host_knows(operation);
+}
+
+bool Driver::host_knows(const Wait& operation) const {
+  return operation.stream->host_saw >= operation.ticket;
+}
+
+void Driver::synchronized() {
+  std::erase_if(pools, [](const auto& entry) {
+    entry.second->synchronized();
+    if (!entry.second->finished()) return false;
+    entry.second->trim(0);
+    return entry.second->empty();
+  });
 }
 
 bool Driver::accessible(const Context& context, std::uint64_t address, std::uint64_t bytes,

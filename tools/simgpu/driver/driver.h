@@ -12,6 +12,7 @@
 #include "tools/simgpu/driver/host_memory.h"
 #include "tools/simgpu/driver/kernel_object.h"
 #include "tools/simgpu/driver/plain_heap.h"
+#include "tools/simgpu/driver/pool.h"
 #include "tools/simgpu/driver/scheduler.h"
 #include "tools/simgpu/machine/machine_file.h"
 
@@ -52,6 +53,7 @@ struct Driver {
   std::unordered_map<const void*, Kernel*> kernels;                   ///< by CUkernel and by CUfunction
   std::unordered_map<CUmemGenericAllocationHandle, Physical*> handles;
   std::unordered_map<CUdeviceptr, IpcOpened> ipc_opened;
+  std::unordered_map<CUmemoryPool, std::unique_ptr<Pool>> pools;
   std::uint64_t next_id = 1;  ///< of contexts and streams
 
   /// The device with this ordinal, or null.
@@ -69,6 +71,14 @@ struct Driver {
   std::shared_ptr<Stream> find_stream(Context* context, CUstream handle, bool null_is_per_thread);
   /// True if the range lies in one live plain allocation or in mappings of the program.
   [[nodiscard]] bool owns_range(std::uint64_t address, std::uint64_t bytes) const;
+  /// The same for work that runs now: memory of a pool must lie between its allocation and its free.
+  [[nodiscard]] bool usable_range(std::uint64_t address, std::uint64_t bytes) const;
+  /// True if work that is queued in this stream from now on comes after that operation.
+  [[nodiscard]] bool follows(const Stream& stream, const Wait& operation) const;
+  /// True if the host has waited until that operation was over.
+  [[nodiscard]] bool host_knows(const Wait& operation) const;
+  /// Called when the host has waited for work.
+  void synchronized();
   /// True if every byte is mapped and work of this context's device may read it, or write it: memory of the
   /// device itself, of a peer that the context has enabled, or mapped with access for the device.
   [[nodiscard]] bool accessible(const Context& context, std::uint64_t address, std::uint64_t bytes,

@@ -104,7 +104,7 @@ void check_range(const void* pointer, std::size_t bytes, int is_write) {
     if (g_declared.ranges[i] == range) return;
   }
   const Driver& d = *driver();
-  if ((d.accessible(*g_declared.context, address, bytes, write) && d.owns_range(address, bytes)) ||
+  if ((d.accessible(*g_declared.context, address, bytes, write) && d.usable_range(address, bytes)) ||
       d.host.covers(address, bytes)) {
     g_declared.bytes += bytes;
     if (g_declared.count < g_declared.ranges.size()) g_declared.ranges[g_declared.count++] = range;
@@ -254,6 +254,10 @@ Executed execute(const Stream& stream, const Operation& operation, std::int64_t 
   if (const auto* launch = std::get_if<Launch>(&operation.work)) return run_launch(stream, *launch);
   if (const auto* copy = std::get_if<Copy>(&operation.work)) return run_copy(stream, *copy);
   if (const auto* fill = std::get_if<Fill>(&operation.work)) return run_fill(stream, *fill);
+  if (const auto* change = std::get_if<PoolChange>(&operation.work)) {
+    change->begin ? change->pool->begin(change->base, change->size) : change->pool->end(change->base);
+  }
+  if (const auto* plain = std::get_if<PlainFree>(&operation.work)) driver()->heap.free(plain->base);
   if (const auto* mark = std::get_if<Mark>(&operation.work)) mark->record->time_ns = start_ns;
   return {};
 }

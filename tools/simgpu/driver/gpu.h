@@ -6,6 +6,8 @@
 
 namespace simgpu {
 
+class Pool;
+
 /// One device of the machine as this process sees it. Protected by the driver's lock.
 struct Gpu {
   Gpu(int number, const MachineFile& machine, const ProcessSlot& slot)
@@ -21,6 +23,8 @@ struct Gpu {
   const DeviceConfig& config;
   PhysicalMemory physical;
   Context primary;
+  Pool* default_pool = nullptr;
+  Pool* current_pool = nullptr;  ///< what cuMemAllocAsync takes memory from
 };
 
 }  // namespace simgpu

@@ -22,7 +22,8 @@ CUresult HostMemory::allocate(std::uint64_t size, unsigned flags, Context* owner
   void* memory = ::mmap(nullptr, round_up(size), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   const auto base = reinterpret_cast<std::uint64_t>(memory);
-  ranges_.emplace(base, PinnedRange{base, size, flags, true, owner});
+  ranges_.emplace(
+      base, PinnedRange{base, size, flags, true, owner, false, false, CU_DEVICE_INVALID, CU_DEVICE_INVALID});
   *out = memory;
   return CUDA_SUCCESS;
 }
@@ -47,7 +48,8 @@ CUresult HostMemory::register_range(void* base, std::uint64_t size, unsigned fla
   if (::msync(reinterpret_cast<void*>(first_page), round_up(low + size) - first_page, MS_ASYNC) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  ranges_.emplace(low, PinnedRange{low, size, flags, false, owner});
+  ranges_.emplace(
+      low, PinnedRange{low, size, flags, false, owner, false, false, CU_DEVICE_INVALID, CU_DEVICE_INVALID});
   return CUDA_SUCCESS;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
 
 #include "tools/simgpu/driver/cuda_api.h"
 
@@ -16,6 +17,10 @@ struct PinnedRange {
   unsigned flags = 0;      ///< of cuMemHostAlloc, also for registered memory (portable, mapped)
   bool allocated = false;  ///< by cuMemHostAlloc; otherwise registered
   Context* owner = nullptr;
+  bool managed = false;  ///< cuMemAllocManaged
+  bool read_mostly = false;
+  int preferred = CU_DEVICE_INVALID;      ///< device, CU_DEVICE_CPU or CU_DEVICE_INVALID
+  int prefetched_to = CU_DEVICE_INVALID;  ///< the same
 };
 
 /// What host memory is pinned. Not thread-safe: the device lock protects it.
@@ -34,6 +39,9 @@ class HostMemory {
   void free_all_of(const Context* owner);
 
   [[nodiscard]] const PinnedRange* range_at(std::uint64_t address) const;
+  [[nodiscard]] PinnedRange* range_at(std::uint64_t address) {
+    return const_cast<PinnedRange*>(std::as_const(*this).range_at(address));
+  }
   /// True if every byte is pinned.
   [[nodiscard]] bool covers(std::uint64_t address, std::uint64_t bytes) const;
 

@@ -11,6 +11,7 @@
 namespace simgpu {
 
 struct Kernel;
+class Pool;
 struct Stream;
 
 /// "Not before `stream` has completed its operation number `ticket`."
@@ -79,6 +80,19 @@ struct Mark {
   std::shared_ptr<EventRecord> record;
 };
 
+/// From here on a piece of a pool's memory may be used, or may not any more.
+struct PoolChange {
+  Pool* pool = nullptr;
+  std::uint64_t base = 0;
+  std::uint64_t size = 0;
+  bool begin = false;
+};
+
+/// A plain allocation that cuMemFreeAsync was given ends here.
+struct PlainFree {
+  std::uint64_t base = 0;
+};
+
 /// Only waits.
 struct Nothing {};
 
@@ -86,7 +100,7 @@ struct Nothing {};
 struct Operation {
   std::vector<Wait> waits;
   std::int64_t not_before_ns = 0;  ///< the device clock that the host had seen at the call
-  std::variant<Nothing, Launch, Copy, Fill, HostCall, Mark> work;
+  std::variant<Nothing, Launch, Copy, Fill, HostCall, Mark, PoolChange, PlainFree> work;
 };
 
 }  // namespace simgpu

@@ -109,9 +109,7 @@ CUresult PlainHeap::free(std::uint64_t base) {
   const auto it = blocks_.find(base);
   if (it == blocks_.end()) return CUDA_ERROR_INVALID_VALUE;
   const PlainBlock block = it->second;
-  blocks_.erase(it);
-  freed_.push_front(block);
-  if (freed_.size() > kRememberFreed) freed_.pop_back();
+  retire(base);
   if (block.imported || block.rounded > kLargestShared) {
     drop_segment(block.segment, block.rounded);
     return CUDA_SUCCESS;
@@ -125,12 +123,24 @@ CUresult PlainHeap::free(std::uint64_t base) {
   return CUDA_SUCCESS;
 }
 
-void PlainHeap::free_all_of(const Context* owner) {
-  std::vector<std::uint64_t> bases;
+void PlainHeap::adopt(PlainBlock block) {
+  block.id = next_id_++;
+  blocks_.emplace(block.base, block);
+}
+
+void PlainHeap::retire(std::uint64_t base) {
+  const auto it = blocks_.find(base);
+  freed_.push_front(it->second);
+  if (freed_.size() > kRememberFreed) freed_.pop_back();
+  blocks_.erase(it);
+}
+
+std::vector<PlainBlock> PlainHeap::blocks_of(const Context* owner) const {
+  std::vector<PlainBlock> found;
   for (const auto& [base, block] : blocks_) {
-    if (block.owner == owner) bases.push_back(base);
+    if (block.owner == owner) found.push_back(block);
   }
-  for (const std::uint64_t base : bases) free(base);
+  return found;
 }
 
 const PlainBlock* PlainHeap::block_at(std::uint64_t address) const {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <vector>
 
 #include "tools/simgpu/driver/address_space.h"
 
@@ -10,6 +11,7 @@ namespace simgpu {
 
 struct Context;
 struct Gpu;
+class Pool;
 
 /// One plain allocation (cuMemAlloc).
 struct PlainBlock {
@@ -19,6 +21,8 @@ struct PlainBlock {
   std::uint64_t segment = 0;  ///< base of the frames it lies in
   Context* owner = nullptr;
   std::uint64_t id = 0;   ///< CU_POINTER_ATTRIBUTE_BUFFER_ID
+  Pool* pool = nullptr;   ///< whose piece it is; null: of no pool
+  bool freeing = false;   ///< a queued operation will free it
   bool imported = false;  ///< another process' allocation
 };
 
@@ -38,7 +42,17 @@ class PlainHeap {
                   std::uint64_t* out);
   /// CUDA_ERROR_INVALID_VALUE unless `base` is the start of a live block.
   CUresult free(std::uint64_t base);
-  void free_all_of(const Context* owner);
+
+  /// Makes a piece of a pool a block, and ends it, without touching memory.
+  void adopt(PlainBlock block);
+  void retire(std::uint64_t base);
+  /// A queued operation will free the block: to the program it is none any more.
+  void set_freeing(std::uint64_t base) { blocks_.at(base).freeing = true; }
+  [[nodiscard]] std::vector<PlainBlock> blocks_of(const Context* owner) const;
+
+  /// Frames of the device at an address, mapped and accessible to it.
+  CUresult new_segment(Gpu& gpu, std::uint64_t bytes, std::uint64_t* base);
+  void drop_segment(std::uint64_t base, std::uint64_t bytes);
 
   /// The live block that holds the address, or null.
   [[nodiscard]] const PlainBlock* block_at(std::uint64_t address) const;
@@ -50,9 +64,7 @@ class PlainHeap {
     const Gpu* gpu = nullptr;
     Intervals used;
   };
-  CUresult new_segment(Gpu& gpu, std::uint64_t bytes, std::uint64_t* base);
   CUresult map_segment(Physical* physical, std::uint64_t* base);
-  void drop_segment(std::uint64_t base, std::uint64_t bytes);
   CUresult from_slab(Gpu& gpu, std::uint64_t rounded, std::uint64_t* base, std::uint64_t* segment);
 
   AddressSpace& space_;

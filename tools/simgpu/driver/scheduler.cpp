@@ -145,6 +145,7 @@ void Scheduler::run_until(const std::shared_ptr<Stream>& stream, std::uint64_t t
     step_toward(stream, ticket);
   }
   host_saw(stream->end_of(ticket));
+  stream->host_saw = std::max(stream->host_saw, ticket);
 }
 
 void Scheduler::drain(const Context* context) {
@@ -157,6 +158,7 @@ void Scheduler::drain(const Context* context) {
     const std::shared_ptr<Stream> chosen = busy_[candidates_[random_.below(candidates_.size())]];
     step_toward(chosen, chosen->completed + 1);
     host_saw(chosen->clock_ns);
+    chosen->host_saw = std::max(chosen->host_saw, chosen->completed);
   }
 }
 
@@ -164,6 +166,7 @@ bool Scheduler::poll(const std::shared_ptr<Stream>& stream, std::uint64_t ticket
   if (stream->completed < ticket && random_.one_in(4)) step_toward(stream, ticket);
   if (stream->completed < ticket) return false;
   host_saw(stream->end_of(ticket));
+  stream->host_saw = std::max(stream->host_saw, ticket);
   return true;
 }
 

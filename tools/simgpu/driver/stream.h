@@ -60,7 +60,8 @@ struct Stream {
   bool running = false;  ///< its first operation is a host function that runs now, without the device lock
   std::uint64_t enqueued = 0;
   std::uint64_t completed = 0;
-  std::int64_t clock_ns = 0;  ///< when its last operation ended
+  std::uint64_t host_saw = 0;  ///< operations up to here were over when the host had waited or asked
+  std::int64_t clock_ns = 0;   ///< when its last operation ended
   OperationQueue queue;
 
   /// When the operation with this number ended; an upper bound for one that is long past.
