@@ -77,6 +77,9 @@ struct FaultError {
   std::string text;
 };
 
+/// The bytes of the longest text that is read as a plan.
+inline constexpr std::size_t kLargestFaultPlan = std::size_t{64} << 10;
+
 /// Reads a plan: one rule a line, `#` starts a comment.
 Result<std::vector<FaultRule>, FaultError> parse_fault_rules(std::string_view text,
                                                              const FaultWords& words = {}) noexcept;

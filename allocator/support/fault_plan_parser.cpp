@@ -11,7 +11,6 @@
 namespace tidepool {
 namespace {
 
-constexpr std::size_t kLargestText = std::size_t{1} << 20;
 constexpr std::size_t kMostRules = 1000;
 constexpr std::size_t kShown = 60;  // of a word that is quoted in an error
 
@@ -33,6 +32,7 @@ constexpr Form kForms[] = {
     {FaultKind::kLost, "a lost device", {"at", "return"}},
     {FaultKind::kKill, "a kill", {"at"}},
 };
+constexpr std::string_view kHeads[] = {"copy", "link", "device", "process"};
 constexpr std::pair<std::string_view, CopyDirection> kDirections[] = {{"h2d", CopyDirection::kH2d},
                                                                       {"d2h", CopyDirection::kD2h},
                                                                       {"d2d", CopyDirection::kD2d},
@@ -121,9 +121,10 @@ class Line {
     const bool known = words_.functions.empty() || std::find(words_.functions.begin(), words_.functions.end(),
                                                              name) != words_.functions.end();
     if (!known || name.empty()) {
-      throw Refusal(
-          "unknown function " + quoted(name) +
-          suggestion(name, words_.functions, [](std::string_view known_name) { return known_name; }));
+      const auto itself = [](std::string_view word) { return word; };
+      std::string meant = suggestion(name, words_.functions, itself);
+      if (meant.empty()) meant = suggestion(name, kHeads, itself);
+      throw Refusal("unknown function " + quoted(name) + meant);
     }
     return std::string(name);
   }
@@ -253,7 +254,7 @@ bool is_blank(std::string_view line) {
 }
 
 Result<std::vector<FaultRule>, FaultError> parse(std::string_view text, const FaultWords& words) {
-  if (text.size() > kLargestText) return Err{FaultError{"is no fault plan: larger than 1 MiB"}};
+  if (text.size() > kLargestFaultPlan) return Err{FaultError{"is no fault plan: larger than 64 KiB"}};
   std::vector<FaultRule> rules;
   for (std::size_t number = 1; !text.empty(); ++number) {
     std::string_view line = text.substr(0, text.find('\n'));

@@ -156,6 +156,8 @@ TEST_CASE("fault plan: a wrong line is refused with its number, and nothing of t
           "(did you mean 'CUDA_ERROR_OUT_OF_MEMORY'?)");
   REQUIRE(refusal("\n\ncuMemMop return=2") ==
           "line 3: unknown function 'cuMemMop' (did you mean 'cuMemMap'?)");
+  REQUIRE(refusal("prosess kill at=call:1") ==
+          "line 1: unknown function 'prosess' (did you mean 'process'?)");
   REQUIRE(refusal("cuMemMap afer=2 return=2") ==
           "line 1: 'afer=2' is nothing that a call takes: after=, nth=, count=, every=, size>=, return= "
           "(did you mean 'after'?)");
@@ -195,12 +197,12 @@ TEST_CASE("fault plan: copies, links, devices and processes say what they want")
 }
 
 TEST_CASE("fault plan: texts without end are refused") {
-  REQUIRE(refusal(std::string((1 << 20) + 1, '#')) == "is no fault plan: larger than 1 MiB");
+  REQUIRE(refusal(std::string((64 << 10) + 1, '#')) == "is no fault plan: larger than 64 KiB");
   std::string many;
   for (int i = 0; i < 1001; ++i) many += "cuMemMap return=2\n";
   REQUIRE(refusal(many) == "line 1001: more than 1000 rules");
   refusal(std::string("cuMemMap \0 return=2", 19));
-  refusal("cuMemMap " + std::string(100'000, 'x'));
+  refusal("cuMemMap " + std::string(50'000, 'x'));
 }
 
 TEST_CASE("fault plan: threads share a count") {

@@ -13,12 +13,28 @@
 #define SIMGPU_UNPAREN(...) __VA_ARGS__
 #define SIMGPU_REST(...) __VA_OPT__(, ) __VA_ARGS__
 
+/// The first argument of type size_t, which in the driver's functions is the size that the call is about; 0
+/// without one.
+namespace simgpu {
+inline std::uint64_t size_argument() {
+  return 0;
+}
+template <class First, class... Rest>
+std::uint64_t size_argument(const First& first, const Rest&... rest) {
+  if constexpr (std::is_same_v<First, std::size_t>) {
+    return first;
+  } else {
+    return size_argument(rest...);
+  }
+}
+}  // namespace simgpu
+
 /// Defines an exported driver function. The braces that follow are its body, which sees `d`, the device, and
 /// runs under the device lock after cuInit. Used as: SIMGPU_API(cuName, (params), argument, names) { … }
 #define SIMGPU_API(name, params, ...)                                                                       \
   static CUresult name##_body([[maybe_unused]] ::simgpu::Driver& d SIMGPU_REST params);                     \
   extern "C" SIMGPU_EXPORT CUresult CUDAAPI name params {                                                   \
-    return ::simgpu::enter(::simgpu::Entry::name,                                                           \
+    return ::simgpu::enter(::simgpu::Entry::name, ::simgpu::size_argument(__VA_ARGS__),                     \
                            [&](::simgpu::Driver& d) { return name##_body(d __VA_OPT__(, ) __VA_ARGS__); }); \
   }                                                                                                         \
   static CUresult name##_body([[maybe_unused]] ::simgpu::Driver& d SIMGPU_REST params)
@@ -28,7 +44,7 @@
   static CUresult name##_body([[maybe_unused]] ::simgpu::Driver& d,                             \
                               [[maybe_unused]] ::simgpu::Context& context SIMGPU_REST params);  \
   extern "C" SIMGPU_EXPORT CUresult CUDAAPI name params {                                       \
-    return ::simgpu::enter_context(::simgpu::Entry::name,                                       \
+    return ::simgpu::enter_context(::simgpu::Entry::name, ::simgpu::size_argument(__VA_ARGS__), \
                                    [&](::simgpu::Driver& d, ::simgpu::Context& context) {       \
                                      return name##_body(d, context __VA_OPT__(, ) __VA_ARGS__); \
                                    });                                                          \
@@ -38,23 +54,23 @@
 
 /// The same for a function with a per-thread twin, name_ptsz or name_ptds. The body sees `per_thread`: what a
 /// null stream means.
-#define SIMGPU_API_TWINS(name, suffix, params, ...)                                       \
-  static CUresult name##_body(::simgpu::Driver& d, ::simgpu::Context& context,            \
-                              bool per_thread SIMGPU_REST params);                        \
-  extern "C" SIMGPU_EXPORT CUresult CUDAAPI name params {                                 \
-    return ::simgpu::enter_context(::simgpu::Entry::name,                                 \
-                                   [&](::simgpu::Driver& d, ::simgpu::Context& context) { \
-                                     return name##_body(d, context, false, __VA_ARGS__);  \
-                                   });                                                    \
-  }                                                                                       \
-  extern "C" SIMGPU_EXPORT CUresult CUDAAPI name##suffix params {                         \
-    return ::simgpu::enter_context(::simgpu::Entry::name,                                 \
-                                   [&](::simgpu::Driver& d, ::simgpu::Context& context) { \
-                                     return name##_body(d, context, true, __VA_ARGS__);   \
-                                   });                                                    \
-  }                                                                                       \
-  static CUresult name##_body([[maybe_unused]] ::simgpu::Driver& d,                       \
-                              [[maybe_unused]] ::simgpu::Context& context,                \
+#define SIMGPU_API_TWINS(name, suffix, params, ...)                                             \
+  static CUresult name##_body(::simgpu::Driver& d, ::simgpu::Context& context,                  \
+                              bool per_thread SIMGPU_REST params);                              \
+  extern "C" SIMGPU_EXPORT CUresult CUDAAPI name params {                                       \
+    return ::simgpu::enter_context(::simgpu::Entry::name, ::simgpu::size_argument(__VA_ARGS__), \
+                                   [&](::simgpu::Driver& d, ::simgpu::Context& context) {       \
+                                     return name##_body(d, context, false, __VA_ARGS__);        \
+                                   });                                                          \
+  }                                                                                             \
+  extern "C" SIMGPU_EXPORT CUresult CUDAAPI name##suffix params {                               \
+    return ::simgpu::enter_context(::simgpu::Entry::name, ::simgpu::size_argument(__VA_ARGS__), \
+                                   [&](::simgpu::Driver& d, ::simgpu::Context& context) {       \
+                                     return name##_body(d, context, true, __VA_ARGS__);         \
+                                   });                                                          \
+  }                                                                                             \
+  static CUresult name##_body([[maybe_unused]] ::simgpu::Driver& d,                             \
+                              [[maybe_unused]] ::simgpu::Context& context,                      \
                               [[maybe_unused]] bool per_thread SIMGPU_REST params)
 
 /// See simgpu/abi.h.
@@ -80,26 +96,41 @@ inline void count_call(Entry entry) {
   add(page().calls[static_cast<std::size_t>(entry)]);
 }
 
+/// What the fault plan makes of a call that is about so many bytes; CUDA_SUCCESS: it goes ahead.
+CUresult meet_call(Driver& d, Entry entry, std::uint64_t size);
+
 /// What every call passes through: counted, refused before cuInit and in host functions, under the device
-/// lock, and with a chance for queued work to run at its end. A current context that is in an error answers
-/// every call with that error.
+/// lock, offered to the fault plan.
 template <class Body>
-CUresult enter(Entry entry, Body&& body) noexcept {
+CUresult enter_always(Entry entry, std::uint64_t size, Body&& body) noexcept {
   Driver* d = driver();
   if (d == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   count_call(entry);
   if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
   const std::scoped_lock lock(d->mutex);
-  const Context* current = current_context();
-  if (current != nullptr && current->sticky != CUDA_SUCCESS) return current->sticky;
-  const CUresult result = body(*d);
-  d->scheduler.breathe();
-  return result;
+  if (d->faults.active()) {
+    const CUresult fault = meet_call(*d, entry, size);
+    if (fault != CUDA_SUCCESS) return fault;
+  }
+  return body(*d);
+}
+
+/// The same for all but the ways out of an error: a current context that is in one answers every call with
+/// it. Queued work gets a chance to run at the end.
+template <class Body>
+CUresult enter(Entry entry, std::uint64_t size, Body&& body) noexcept {
+  return enter_always(entry, size, [&](Driver& d) {
+    const Context* current = current_context();
+    if (current != nullptr && current->sticky != CUDA_SUCCESS) return current->sticky;
+    const CUresult result = body(d);
+    d.scheduler.breathe();
+    return result;
+  });
 }
 
 template <class Body>
-CUresult enter_context(Entry entry, Body&& body) noexcept {
-  return enter(entry, [&](Driver& d) {
+CUresult enter_context(Entry entry, std::uint64_t size, Body&& body) noexcept {
+  return enter(entry, size, [&](Driver& d) {
     Context* current = current_context();
     if (current == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
     if (!current->alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;

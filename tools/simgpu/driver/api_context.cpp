@@ -48,27 +48,24 @@ SIMGPU_API(cuDevicePrimaryCtxRetain, (CUcontext * out, CUdevice dev), out, dev) 
 
 /// Release and reset must work while the context is in an error: they are the way out of it.
 static CUresult leave_primary(Entry entry, CUdevice dev, bool reset) {
-  Driver* d = driver();
-  if (d == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  count_call(entry);
-  if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
-  Gpu* gpu = d->gpu_at(dev);
-  if (gpu == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  const std::scoped_lock lock(d->mutex);
-  Context& primary = gpu->primary;
-  if (!primary.alive) return reset ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-  if (reset) {
-    d->end_context(&primary);
-    primary.sticky = CUDA_SUCCESS;
-    if (primary.retained > 0) d->start_context(&primary);
+  return enter_always(entry, 0, [&](Driver& d) {
+    Gpu* gpu = d.gpu_at(dev);
+    if (gpu == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    Context& primary = gpu->primary;
+    if (!primary.alive) return reset ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    if (reset) {
+      d.end_context(&primary);
+      primary.sticky = CUDA_SUCCESS;
+      if (primary.retained > 0) d.start_context(&primary);
+      return CUDA_SUCCESS;
+    }
+    if (primary.retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
+    if (--primary.retained == 0) {
+      d.end_context(&primary);
+      primary.sticky = CUDA_SUCCESS;
+    }
     return CUDA_SUCCESS;
-  }
-  if (primary.retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
-  if (--primary.retained == 0) {
-    d->end_context(&primary);
-    primary.sticky = CUDA_SUCCESS;
-  }
-  return CUDA_SUCCESS;
+  });
 }
 
 extern "C" SIMGPU_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
@@ -116,16 +113,13 @@ SIMGPU_API(cuCtxCreate_v4, (CUcontext * out, CUctxCreateParams* params, unsigned
 }
 
 extern "C" SIMGPU_EXPORT CUresult CUDAAPI cuCtxDestroy_v2(CUcontext handle) {
-  Driver* d = driver();
-  if (d == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  count_call(Entry::cuCtxDestroy_v2);
-  if (in_host_function()) return CUDA_ERROR_NOT_PERMITTED;
-  const std::scoped_lock lock(d->mutex);
-  Context* context = find_context(*d, handle);
-  if (context == nullptr || context->primary || !context->alive) return CUDA_ERROR_INVALID_CONTEXT;
-  d->end_context(context);
-  if (current_context() == context) context_stack().pop();
-  return CUDA_SUCCESS;
+  return enter_always(Entry::cuCtxDestroy_v2, 0, [&](Driver& d) {
+    Context* context = find_context(d, handle);
+    if (context == nullptr || context->primary || !context->alive) return CUDA_ERROR_INVALID_CONTEXT;
+    d.end_context(context);
+    if (current_context() == context) context_stack().pop();
+    return CUDA_SUCCESS;
+  });
 }
 
 SIMGPU_API(cuCtxGetCurrent, (CUcontext * out), out) {

@@ -146,7 +146,7 @@ CUresult param_info(const Kernel& kernel, std::size_t index, std::size_t* offset
 
 extern "C" SIMGPU_EXPORT int simgpuLibrarySetBody(void* library, const char* name,
                                                   const SimgpuKernelBody* body) {
-  return enter(Entry::simgpuLibrarySetBody, [&](Driver& d) { return set_body(d, library, name, body); });
+  return enter(Entry::simgpuLibrarySetBody, 0, [&](Driver& d) { return set_body(d, library, name, body); });
 }
 
 SIMGPU_API(cuLibraryLoadData,

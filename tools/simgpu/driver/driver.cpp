@@ -45,7 +45,8 @@ Driver::Driver(std::unique_ptr<MachineFile> file, ProcessSlot* claimed)
       config((*machine)->config),
       slot(*claimed),
       heap(space),
-      scheduler(mutex, config) {
+      scheduler(mutex, config),
+      faults(config.faults) {
   for (std::uint32_t i = 0; i < config.device_count; ++i) {
     gpus.push_back(std::make_unique<Gpu>(static_cast<int>(i), *machine, slot));
     Context* primary = &gpus.back()->primary;

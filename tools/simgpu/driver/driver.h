@@ -8,6 +8,7 @@
 
 #include "tools/simgpu/driver/address_space.h"
 #include "tools/simgpu/driver/context.h"
+#include "tools/simgpu/driver/faults.h"
 #include "tools/simgpu/driver/gpu.h"
 #include "tools/simgpu/driver/host_memory.h"
 #include "tools/simgpu/driver/kernel_object.h"
@@ -46,6 +47,7 @@ struct Driver {
   PlainHeap heap;
   HostMemory host;
   Scheduler scheduler;
+  Faults faults;
   std::unordered_map<CUcontext, Context*> contexts;  ///< alive or not, the primary one too
   std::unordered_map<CUstream, std::shared_ptr<Stream>> streams;
   std::unordered_map<CUevent, std::unique_ptr<Event>> events;

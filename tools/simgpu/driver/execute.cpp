@@ -200,7 +200,7 @@ bool still_pinned(const Copy& c) {
   return !c.dst_pinned || host.covers(c.dst, c.extent(c.dst_pitch, c.dst_slice));
 }
 
-Executed run_copy(const Stream& stream, const Copy& copy) {
+Executed run_copy(const Stream& stream, const Copy& copy, std::int64_t start_ns) {
   const DeviceConfig& config = stream.context->gpu->config;
   if (copy.bytes() == 0) return {config.cost_launch_ns, false};
   if (!still_pinned(copy)) {
@@ -208,20 +208,25 @@ Executed run_copy(const Stream& stream, const Copy& copy) {
          CUDA_ERROR_ILLEGAL_ADDRESS);
     return {config.cost_launch_ns, true};
   }
+  Faults& faults = driver()->faults;
+  Faults::Kept kept;
+  if (faults.active()) kept = faults.before_copy(copy);
   Fault fault;
   if (!run_guarded(&copy_rows, const_cast<Copy*>(&copy), &fault)) {
     fail(stream, fault_text(copy_name(copy), fault), CUDA_ERROR_ILLEGAL_ADDRESS);
     return {config.cost_launch_ns, true};
   }
+  if (faults.active()) faults.after_copy(copy, kept);
   ReportPage& report = page();
   TransferCount& count = copy.src_device ? (copy.dst_device ? report.d2d : report.d2h)
                                          : (copy.dst_device ? report.h2d : report.h2h);
   add(count.count);
   add(count.bytes, copy.bytes());
   const bool local = copy.src_device && copy.dst_device;
-  const double rate = local             ? config.memory_bytes_per_second / 2
-                      : copy.src_device ? config.link_d2h_bytes_per_second
-                                        : config.link_h2d_bytes_per_second;
+  double rate = local             ? config.memory_bytes_per_second / 2
+                : copy.src_device ? config.link_d2h_bytes_per_second
+                                  : config.link_h2d_bytes_per_second;
+  if (faults.active()) rate *= faults.link_factor(copy, static_cast<std::uint64_t>(start_ns));
   return {config.cost_launch_ns + nanoseconds(copy.bytes(), rate), false};
 }
 
@@ -249,10 +254,16 @@ std::string readable_name(const std::string& mangled) {
   return name;
 }
 
+void prepare(Operation& operation) {
+  Faults& faults = driver()->faults;
+  auto* copy = faults.active() ? std::get_if<Copy>(&operation.work) : nullptr;
+  if (copy != nullptr) faults.meet_copy(copy);
+}
+
 Executed execute(const Stream& stream, const Operation& operation, std::int64_t start_ns) {
   if (stream.context->sticky != CUDA_SUCCESS) return {};
   if (const auto* launch = std::get_if<Launch>(&operation.work)) return run_launch(stream, *launch);
-  if (const auto* copy = std::get_if<Copy>(&operation.work)) return run_copy(stream, *copy);
+  if (const auto* copy = std::get_if<Copy>(&operation.work)) return run_copy(stream, *copy, start_ns);
   if (const auto* fill = std::get_if<Fill>(&operation.work)) return run_fill(stream, *fill);
   if (const auto* change = std::get_if<PoolChange>(&operation.work)) {
     change->begin ? change->pool->begin(change->base, change->size) : change->pool->end(change->base);

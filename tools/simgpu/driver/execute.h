@@ -13,6 +13,9 @@ struct Executed {
   bool failed = false;       ///< its context is in an error from now on
 };
 
+/// Counts work that is about to be queued for the fault plan.
+void prepare(Operation& operation);
+
 /// Runs one operation now, under the device lock. An illegal access is reported and ends the context.
 Executed execute(const Stream& stream, const Operation& operation, std::int64_t start_ns);
 

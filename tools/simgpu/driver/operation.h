@@ -47,6 +47,7 @@ struct Copy {
   bool dst_pinned = false, src_pinned = false;  ///< host memory that must still be pinned when this runs
   /// Source bytes taken at the call, where the source is pageable; src points into it.
   std::unique_ptr<unsigned char[]> staged;
+  std::int32_t fault_rule = -1;  ///< of the fault plan, which says what is wrong with it; -1: none
 
   /// Bytes from the first to behind the last one that is touched, with this pitch and slice.
   [[nodiscard]] std::uint64_t extent(std::uint64_t pitch, std::uint64_t slice) const {

@@ -25,6 +25,7 @@ void Scheduler::add_legacy_waits(const std::shared_ptr<Stream>& stream, Operatio
 
 std::uint64_t Scheduler::enqueue(const std::shared_ptr<Stream>& stream, Operation&& operation) {
   while (stream->queue.full()) step_toward(stream, stream->completed + 1);
+  prepare(operation);
   add_legacy_waits(stream, operation);
   operation.not_before_ns = seen_by_host_ns_;
   stream->queue.push(std::move(operation));

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "allocator/support/fault_plan.h"
 #include "tools/simgpu/machine/frames.h"
 #include "tools/simgpu/machine/report_page.h"
 
@@ -60,6 +61,8 @@ struct MachineConfig {
   DeviceConfig devices[kMaxDevices]{};
   std::uint64_t seed = 1;
   Schedule schedule = Schedule::kAdversarial;
+  char faults[tidepool::kLargestFaultPlan +
+              1]{};  ///< text of the fault plan; every process has its own counts
 };
 
 /// A mutex between processes. A process that dies with it leaves it usable.

@@ -47,9 +47,11 @@ void add_report(ReportPage* into, const ReportPage& from) {
   add(into->operations_executed, from.operations_executed);
   add(into->operations_dropped, from.operations_dropped);
   into->longest_queue.store(std::max(into->longest_queue.load(), from.longest_queue.load()));
+  add(into->faults, from.faults);
   add(into->unknown, from.unknown);
   add(into->unsupported, from.unsupported);
   add(into->export_tables, from.export_tables);
+  if (from.static_runtime.load() != 0) into->static_runtime.store(1);
   const std::size_t errors = std::min<std::size_t>(from.errors_total.load(), ReportPage::kMaxErrors);
   std::size_t next = std::min<std::size_t>(into->errors_total.load(), ReportPage::kMaxErrors);
   for (std::size_t i = 0; i < errors && next < ReportPage::kMaxErrors; ++i)

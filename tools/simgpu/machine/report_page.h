@@ -44,9 +44,13 @@ struct ReportPage {
   std::atomic<std::uint64_t> operations_dropped;  ///< queued work that an error of its context discarded
   std::atomic<std::uint64_t> longest_queue;       ///< most operations that ever waited in one stream
 
+  std::atomic<std::uint64_t> faults;  ///< that the fault plan put in
+
   NameList unknown;        ///< lookups of names that simgpu does not know
   NameList unsupported;    ///< calls of driver and runtime functions that it knows and does not have
   NameList export_tables;  ///< private tables that were asked for, by UUID
+
+  std::atomic<std::uint32_t> static_runtime;  ///< 1: the program itself has the static CUDA run time
 
   std::atomic<std::uint64_t> errors_total;  ///< errors that were reported; the first kMaxErrors have a text
   ErrorText errors[kMaxErrors];
