@@ -68,6 +68,16 @@ TEST_CASE("command: wrong words are refused with one line, a hint and 125") {
           "--schedule inorde: want adversarial or inorder (did you mean 'inorder'?)");
   refused({"--memory", "1KiB", "--", "true"},
           "--memory 1KiB: want bytes from 2MiB to 1TiB, as in 268435456 or 256MiB");
+  refused({"--memory", "4MiB,", "--", "true"},
+          "--memory 4MiB,: want bytes from 2MiB to 1TiB, as in 268435456 or 256MiB");
+  refused({"--memory", "4MiB,8MiB", "--", "true"},
+          "--memory has 2 sizes for 1 devices; give one size for all, or one for each");
+  refused({"--faults", "/nonexistent/plan", "--", "true"},
+          "--faults /nonexistent/plan: cannot be read; is it the file you meant?");
+  refused({"--faults", "/", "--", "true"}, "--faults /: cannot be read; is it the file you meant?");
+  refused({"--sumary", "--", "true"}, "unknown option --sumary (did you mean '--summary'?)");
+  refused(std::vector<std::string>(17, "--device=t4"),
+          "--device is given 17 times; a machine has at most 16 devices");
   refused({"true"}, "'true' is not an option; put -- before the command: simgpu [options] -- true");
   refused({"--"}, "no command: simgpu [options] -- command [arguments]");
   refused({"--device", "h10", "--", "true"},
@@ -99,6 +109,27 @@ TEST_CASE("command: a profile that is none says what is wrong with it") {
   REQUIRE(contains(refusal("name = \n"), "line 1"));
   write_file(file, good);
   REQUIRE(simgpu({"--device", file, "--", kPipeline}).code() == 0);
+}
+
+TEST_CASE("command: a program that cannot be run is named, with what to do") {
+  const auto said = [](const std::string& program) { return simgpu({"--", program}).err; };
+  REQUIRE(said("no-such-program") ==
+          "simgpu: error: no-such-program: No such file or directory in the folders of PATH; for a program "
+          "in this "
+          "folder write ./no-such-program\n");
+  REQUIRE(said("/no/such/program") ==
+          "simgpu: error: /no/such/program: No such file or directory; nothing was run\n");
+  REQUIRE(said("/etc/passwd") == "simgpu: error: /etc/passwd: Permission denied; nothing was run\n");
+}
+
+TEST_CASE("command: without its libraries it says so") {
+  const ScratchFolder folder;
+  write_file(folder / "simgpu", read_file(kSimgpu), 0755);
+  const Outcome o =
+      run({folder / "simgpu", "--device", built("share/tidepool/profiles/t4.toml"), "--", "true"});
+  REQUIRE(o.code() == 125);
+  REQUIRE(contains(o.err, "simgpu: error: cannot find libcuda.so.1 below "));
+  REQUIRE(contains(o.err, "; is simgpu installed whole?\n"));
 }
 
 TEST_CASE("command: exit status and signals are the command's") {
@@ -135,7 +166,7 @@ TEST_CASE("program: the report counts calls, bytes and the peak") {
   REQUIRE(simgpu({"--memory", "32MiB", "--report", file, "--", kPipeline}).code() == 0);
   const std::string report = read_file(file);
   INFO(report);
-  REQUIRE(contains(report, "\"schema\": \"simgpu.report/1\""));
+  REQUIRE(contains(report, "\"schema\": \"simgpu.report/2\""));
   REQUIRE(number(report, "memory_bytes") == 32 << 20);
   REQUIRE(number(report, "exit_code") == 0);
   REQUIRE(number(report, "cuInit") == 1);
@@ -168,9 +199,50 @@ TEST_CASE("program: the report counts every process that uses CUDA") {
   const std::string twice = kPipeline + " > /dev/null && " + kPipeline;
   const Outcome o = simgpu({"--report", file, "--", "sh", "-c", twice});
   REQUIRE(o.code() == 0);
-  REQUIRE(number(read_file(file), "other_processes") == 1);
+  REQUIRE(number(read_file(file), "process_count") == 2);
   REQUIRE(number(read_file(file), "cuInit") == 2);
   REQUIRE(number(read_file(file), "kernels") == 40);
+}
+
+TEST_CASE("program: several devices have their own profile and memory, and their place in the report") {
+  const ScratchFolder folder;
+  const std::string file = folder / "report.json";
+  const Outcome o = simgpu({"--device", "t4", "--device=a100", "--memory", "32MiB,1GiB", "--summary",
+                            "--report", file, "--", kPipeline});
+  INFO(o.err);
+  REQUIRE(o.code() == 0);
+  REQUIRE(contains(o.out, "devices 2 capability 7.5"));
+  const std::string report = read_file(file);
+  REQUIRE(contains(report, "\"name\": \"Tesla T4\""));
+  REQUIRE(number(report, "memory_bytes") == 32 << 20);
+  REQUIRE(number(report.substr(report.find("A100")), "memory_bytes") == 1 << 30);
+  REQUIRE(contains(o.err, "  device 0       Tesla T4, 32.0 MiB; peak 2.0 MiB, at the end 0 B\n"));
+  REQUIRE(contains(o.err, "  device 1       NVIDIA A100-SXM4-80GB, 1.0 GiB; peak 0 B"));
+  REQUIRE(contains(o.err, "  copies         h2d 4 (1.0 MiB)  d2h 17 (2.0 MiB)  d2d 0 (0 B)\n"));
+}
+
+TEST_CASE("program: a readable report is printed on demand, on stderr alone") {
+  const Outcome silent = simgpu({"--", kPipeline});
+  REQUIRE(silent.err.empty());
+  for (const char* option : {"--summary", "--report=-"}) {
+    const Outcome o = simgpu({option, "--", kPipeline});
+    REQUIRE(o.out == silent.out);
+    REQUIRE(contains(o.err, "simgpu: what the devices did\n"));
+    REQUIRE(contains(o.err, "  work           20 kernels, "));
+  }
+}
+
+TEST_CASE("program: the static run time is named, and does not pass for a program that ran") {
+  const ScratchFolder folder;
+  const std::string file = folder / "report.json";
+  const Outcome o = simgpu({"--report", file, "--", built("tests/simgpu_static_runtime")});
+  INFO(o.err);
+  REQUIRE(o.code() == 125);
+  REQUIRE(o.err ==
+          "simgpu: error: " + built("tests/simgpu_static_runtime") +
+              " is linked with the static CUDA run time, which needs the vendor's driver: its CUDA calls "
+              "fail here; build it with -cudart shared\n");
+  REQUIRE(contains(read_file(file), "\"6bd5fb6c-5bf4-e74a-8987-d93912fd9df9\": 1"));
 }
 
 TEST_CASE("program: the report is written after SIGKILL too") {

@@ -73,10 +73,14 @@ Ending run_command(const std::vector<std::string>& command,
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   Ending ending;
+  ending.pid = child;
   if (got == static_cast<ssize_t>(sizeof error)) {
     ending.started = false;
     ending.exit_code = error == ENOENT ? kNotFound : kCannotRun;
-    ending.why = command[0] + ": " + std::strerror(error);
+    ending.why = command[0] + ": " + std::strerror(error) +
+                 (error == ENOENT && command[0].find('/') == std::string::npos
+                      ? " in the folders of PATH; for a program in this folder write ./" + command[0]
+                      : "; nothing was run");
   } else if (WIFSIGNALED(status)) {
     ending.signal = WTERMSIG(status);
   } else {

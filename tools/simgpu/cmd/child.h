@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +12,7 @@ namespace simgpu::cmd {
 struct Ending {
   int exit_code = 0;    ///< meaningful if signal is 0
   int signal = 0;       ///< the signal that ended it, or 0
+  pid_t pid = 0;        ///< of the process that it was
   bool started = true;  ///< false: it could not be run, exit_code is 126 or 127 and `why` says why
   std::string why;
 };

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -11,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "allocator/support/device_profile.h"
 #include "tools/simgpu/cmd/child.h"
+#include "tools/simgpu/cmd/machine_config.h"
 #include "tools/simgpu/cmd/options.h"
-#include "tools/simgpu/cmd/report_json.h"
+#include "tools/simgpu/cmd/report.h"
 #include "tools/simgpu/machine/machine_file.h"
 
 namespace {
@@ -45,34 +46,6 @@ std::vector<std::pair<std::string, std::string>> variables(const simgpu::Machine
   return {{"LD_LIBRARY_PATH", path}, {simgpu::MachineFile::kVariable, machine.path()}};
 }
 
-simgpu::DeviceConfig device_config(const tidepool::DeviceProfile& p, const Options& o) {
-  constexpr std::uint64_t kFrame = std::uint64_t{2} << 20;
-  simgpu::DeviceConfig c;
-  std::snprintf(c.name, sizeof c.name, "%s", p.name.c_str());
-  c.compute_major = p.compute_major;
-  c.compute_minor = p.compute_minor;
-#define TP_PROFILE_FIELD(table, key, type, low, high, want) \
-  c.table##_##key = static_cast<decltype(c.table##_##key)>(p.table##_##key);
-#include "allocator/support/device_profile.def"
-#undef TP_PROFILE_FIELD
-  c.memory_bytes = o.memory_bytes.value_or(c.memory_bytes) / kFrame * kFrame;
-  return c;
-}
-
-tidepool::DeviceProfile load_profile(const std::string& name_or_file) {
-  auto profile = tidepool::load_device_profile(name_or_file, (prefix() / "share/tidepool/profiles").string());
-  if (!profile) throw UsageError("--device: " + profile.error().text);
-  return std::move(profile.value());
-}
-
-simgpu::MachineConfig machine_config(const Options& o) {
-  simgpu::MachineConfig c;
-  c.seed = o.seed;
-  c.schedule = o.schedule == "inorder" ? simgpu::Schedule::kInOrder : simgpu::Schedule::kAdversarial;
-  c.devices[0] = device_config(load_profile(o.device), o);
-  return c;
-}
-
 void write_report(const std::string& file, const std::string& text) {
   std::ofstream out(file, std::ios::binary | std::ios::trunc);
   out << text;
@@ -80,14 +53,27 @@ void write_report(const std::string& file, const std::string& text) {
   if (!out) throw std::runtime_error("cannot write the report to " + file);
 }
 
+/// True if this process was a program with the static CUDA run time. The driver has said so; if such a
+/// program looks at no error, it must not pass for one that ran. What it starts itself is its own affair.
+bool has_static_runtime(const simgpu::Machine& machine, pid_t pid) {
+  return std::any_of(machine.processes.begin(), machine.processes.end(),
+                     [&](const simgpu::ProcessSlot& slot) {
+                       return slot.pid.load() == pid && slot.report.static_runtime.load() != 0;
+                     });
+}
+
 Ending run(const Options& options) {
-  const std::unique_ptr<simgpu::MachineFile> machine = simgpu::MachineFile::create(machine_config(options));
+  const std::unique_ptr<simgpu::MachineFile> machine =
+      simgpu::MachineFile::create(*machine_config(options, (prefix() / "share/tidepool/profiles").string()));
   if (machine == nullptr)
     throw std::runtime_error(std::string("cannot make a machine: ") + std::strerror(errno));
   // A report that cannot be written is better known before a long run than after it.
   if (!options.report.empty()) write_report(options.report, "");
   Ending ending = run_command(options.command, variables(*machine));
   if (!options.report.empty()) write_report(options.report, report_json(**machine, ending));
+  if (ending.signal == 0 && ending.exit_code == 0 && has_static_runtime(**machine, ending.pid))
+    ending.exit_code = kOwnFailure;
+  if (options.summary) std::fputs(report_text(**machine).c_str(), stderr);
   return ending;
 }
 

@@ -6,12 +6,13 @@
 
 #include "allocator/support/units.h"
 #include "tools/simgpu/cmd/suggest.h"
+#include "tools/simgpu/machine/machine.h"
 
 namespace simgpu::cmd {
 namespace {
 
-const std::vector<std::string> kOptionNames = {"--device", "--memory", "--seed",   "--schedule",
-                                               "--report", "--help",   "--version"};
+const std::vector<std::string> kOptionNames = {"--device", "--memory",  "--seed", "--schedule", "--faults",
+                                               "--report", "--summary", "--help", "--version"};
 
 std::uint64_t parse_seed(const std::string& text) {
   std::uint64_t value = 0;
@@ -21,11 +22,20 @@ std::uint64_t parse_seed(const std::string& text) {
   return value;
 }
 
-std::uint64_t parse_memory(const std::string& text) {
-  const auto value = tidepool::parse_bytes(text);
-  if (!value || *value < tidepool::MiB(2) || *value > tidepool::GiB(1024))
-    throw UsageError("--memory " + text + ": want bytes from 2MiB to 1TiB, as in 268435456 or 256MiB");
-  return value->count();
+/// "256MiB", or one size for each device: "256MiB,1GiB".
+std::vector<std::uint64_t> parse_memory(const std::string& text) {
+  std::vector<std::uint64_t> sizes;
+  std::string_view rest = text;
+  for (bool more = true; more;) {
+    const std::size_t comma = rest.find(',');
+    const auto value = tidepool::parse_bytes(rest.substr(0, comma));
+    if (!value || *value < tidepool::MiB(2) || *value > tidepool::GiB(1024))
+      throw UsageError("--memory " + text + ": want bytes from 2MiB to 1TiB, as in 268435456 or 256MiB");
+    sizes.push_back(value->count());
+    more = comma != std::string_view::npos;
+    if (more) rest.remove_prefix(comma + 1);
+  }
+  return sizes;
 }
 
 std::string parse_schedule(const std::string& text) {
@@ -37,13 +47,17 @@ std::string parse_schedule(const std::string& text) {
 /// Sets the option to its value.
 void set(Options* o, const std::string& name, const std::string& value) {
   if (name == "--device") {
-    o->device = value;
+    o->devices.push_back(value);
   } else if (name == "--memory") {
     o->memory_bytes = parse_memory(value);
   } else if (name == "--seed") {
     o->seed = parse_seed(value);
   } else if (name == "--schedule") {
     o->schedule = parse_schedule(value);
+  } else if (name == "--faults") {
+    o->faults = value;
+  } else if (value == "-") {
+    o->summary = true;
   } else {
     o->report = value;
   }
@@ -54,6 +68,21 @@ bool known(const std::string& name) {
     if (option == name) return true;
   }
   return false;
+}
+
+void check_devices(Options* o) {
+  constexpr std::size_t kMost = MachineConfig::kMaxDevices;
+  if (o->devices.empty()) o->devices.emplace_back("h100");
+  const std::size_t devices = o->devices.size();
+  if (devices > kMost) {
+    throw UsageError("--device is given " + std::to_string(devices) + " times; a machine has at most " +
+                     std::to_string(kMost) + " devices");
+  }
+  const std::size_t sizes = o->memory_bytes.size();
+  if (sizes > 1 && sizes != devices) {
+    throw UsageError("--memory has " + std::to_string(sizes) + " sizes for " + std::to_string(devices) +
+                     " devices; give one size for all, or one for each");
+  }
 }
 
 }  // namespace
@@ -71,6 +100,10 @@ Options parse_options(const std::vector<std::string>& words) {
       o.version = true;
       return o;
     }
+    if (word == "--summary") {
+      o.summary = true;
+      continue;
+    }
     if (word.empty() || word[0] != '-') {
       std::string text = "'" + word;
       text += "' is not an option; put -- before the command: simgpu [options] -- ";
@@ -87,6 +120,7 @@ Options parse_options(const std::vector<std::string>& words) {
       set(&o, name, words[++i]);
     }
   }
+  check_devices(&o);
   if (i + 1 >= words.size()) throw UsageError("no command: simgpu [options] -- command [arguments]");
   o.command.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
   return o;
@@ -98,12 +132,15 @@ const char* help_text() {
          "Runs a command on a CUDA device in software. Programs with the shared CUDA run time and\n"
          "programs that use the driver API find it in place of a GPU.\n"
          "\n"
-         "  --device NAME|FILE   device profile (default h100)\n"
-         "  --memory BYTES       device memory instead of the profile's, as in 256MiB\n"
+         "  --device NAME|FILE   device profile (default h100); again for a further device\n"
+         "  --memory BYTES,...   device memory instead of the profile's, as in 256MiB: one\n"
+         "                       size for all devices, or one for each\n"
          "  --seed N             chooses the order in which queued work runs (default 1)\n"
          "  --schedule WORD      adversarial: as late and reordered as CUDA allows (default);\n"
          "                       inorder: at once, in the order of the calls\n"
-         "  --report FILE        writes what the device did as JSON\n"
+         "  --faults FILE        a fault plan: calls that fail, copies that arrive wrong, ...\n"
+         "  --report FILE        writes what the devices did as JSON; - is --summary\n"
+         "  --summary            prints what the devices did on stderr\n"
          "  --help, --version\n"
          "\n"
          "The exit status is the command's. 125: simgpu itself failed, 126: the command cannot be\n"

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -18,11 +17,14 @@ class UsageError : public std::runtime_error {
 struct Options {
   bool help = false;
   bool version = false;
-  std::string device = "h100";  ///< profile name or file
-  std::optional<std::uint64_t> memory_bytes;
+  std::vector<std::string>
+      devices;  ///< of each device the name or file of its profile; h100 if none is given
+  std::vector<std::uint64_t> memory_bytes;  ///< none: the profiles'; one: of each device; else one for each
   std::uint64_t seed = 1;
   std::string schedule = "adversarial";
-  std::string report;  ///< file of the JSON report; empty: none
+  std::string faults;    ///< file of the fault plan; empty: none
+  std::string report;    ///< file of the JSON report; empty: none
+  bool summary = false;  ///< a readable report on stderr
   std::vector<std::string> command;
 };
 

@@ -1,144 +1,101 @@
-#include "tools/simgpu/cmd/report_json.h"
-
-#include <algorithm>
-#include <cstdio>
-#include <map>
-#include <memory>
-#include <string_view>
+#include "tools/simgpu/cmd/json_writer.h"
+#include "tools/simgpu/cmd/report.h"
 
 namespace simgpu::cmd {
 namespace {
 
-constexpr const char* kEntryNames[] = {
-#define SIMGPU_ENTRY(base, exported, since, twin) #exported,
-#include "tools/simgpu/driver/entries.def"
-#undef SIMGPU_ENTRY
-};
-static_assert(std::size(kEntryNames) <= ReportPage::kMaxEntries);
+using Layout = JsonWriter::Layout;
 
-std::string json_string(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      char escape[8];
-      std::snprintf(escape, sizeof escape, "\\u%04x", static_cast<unsigned>(static_cast<unsigned char>(c)));
-      out += escape;
-    } else {
-      out += c;
-    }
+void put_transfer(JsonWriter* out, const char* name, const TransferCount& transfer) {
+  out->object(name).number("count", transfer.count).number("bytes", transfer.bytes).end();
+}
+
+void put_names(JsonWriter* out, const char* name, const std::map<std::string, std::uint64_t>& rows) {
+  out->object(name, Layout::kLines);
+  for (const auto& [row, count] : rows) out->number(row, count);
+  out->end();
+}
+
+/// What one process did, or all of them together.
+void put_page(JsonWriter* out, const ReportPage& page) {
+  out->object("copies", Layout::kLines);
+  put_transfer(out, "h2d", page.h2d);
+  put_transfer(out, "d2h", page.d2h);
+  put_transfer(out, "d2d", page.d2d);
+  put_transfer(out, "h2h", page.h2h);
+  out->end();
+  put_transfer(out, "memsets", page.memset);
+  out->object("operations")
+      .number("executed", page.operations_executed)
+      .number("kernels", page.kernels_executed)
+      .number("dropped", page.operations_dropped)
+      .number("longest_queue", page.longest_queue)
+      .end();
+  put_names(out, "calls", calls_made(page));
+  put_names(out, "not_supported", names_of(page.unsupported));
+  out->number("not_supported_not_listed", page.unsupported.other);
+  put_names(out, "unknown_entry_points", names_of(page.unknown));
+  out->number("unknown_entry_points_not_listed", page.unknown.other);
+  put_names(out, "export_tables", names_of(page.export_tables));
+  out->number("faults_injected", page.faults);
+  out->number("errors_total", page.errors_total);
+  out->array("errors");
+  for (std::size_t i = 0; i < error_texts(page); ++i) {
+    out->item(static_cast<const char*>(page.errors[i].text));
   }
-  return out + '"';
+  out->end();
 }
 
-template <class T>
-std::string number(const std::atomic<T>& value) {
-  return std::to_string(value.load(std::memory_order_relaxed));
+void put_device(JsonWriter* out, const DeviceConfig& config, const DeviceUse& use) {
+  out->element()
+      .text("name", static_cast<const char*>(config.name))
+      .text("compute_capability",
+            std::to_string(config.compute_major) + "." + std::to_string(config.compute_minor))
+      .number("memory_bytes", config.memory_bytes)
+      .object("memory")
+      .number("physical_now_bytes", use.now)
+      .number("physical_peak_bytes", use.peak)
+      .number("plain_now_bytes", use.plain_now)
+      .number("vmm_now_bytes", use.vmm_now)
+      .end()
+      .end();
 }
 
-std::string transfer(const TransferCount& t) {
-  return "{ \"count\": " + number(t.count) + ", \"bytes\": " + number(t.bytes) + " }";
-}
-
-std::string counts(const std::map<std::string, std::uint64_t>& rows) {
-  std::string out = "{";
-  const char* separator = "\n    ";
-  for (const auto& [name, count] : rows) {
-    out += separator + json_string(name) + ": " + std::to_string(count);
-    separator = ",\n    ";
+void put_ending(JsonWriter* out, const Ending& ending) {
+  out->object("command");
+  if (ending.signal != 0) {
+    out->null("exit_code").number("signal", static_cast<std::uint64_t>(ending.signal));
+  } else {
+    out->number("exit_code", static_cast<std::uint64_t>(ending.exit_code)).null("signal");
   }
-  return out + (rows.empty() ? "}" : "\n  }");
-}
-
-std::map<std::string, std::uint64_t> calls_made(const ReportPage& page) {
-  std::map<std::string, std::uint64_t> rows;
-  for (std::size_t i = 0; i < std::size(kEntryNames); ++i) {
-    const std::uint64_t count = page.calls[i].load(std::memory_order_relaxed);
-    if (count != 0) rows.emplace(kEntryNames[i], count);
-  }
-  return rows;
-}
-
-std::map<std::string, std::uint64_t> names(const ReportPage::NameList& list) {
-  std::map<std::string, std::uint64_t> rows;
-  const std::size_t n = std::min<std::size_t>(list.used.load(), ReportPage::NameList::kMax);
-  for (std::size_t i = 0; i < n; ++i) rows[list.rows[i].name] += list.rows[i].count.load();
-  return rows;
-}
-
-std::string error_texts(const ReportPage& page) {
-  std::string out = "[";
-  const std::size_t n = std::min<std::size_t>(page.errors_total.load(), ReportPage::kMaxErrors);
-  for (std::size_t i = 0; i < n; ++i)
-    out += (i == 0 ? "\n    " : ",\n    ") + json_string(page.errors[i].text);
-  return out + (n == 0 ? "]" : "\n  ]");
-}
-
-std::string member(const char* name, const std::string& value) {
-  return std::string("  \"") + name + "\": " + value;
-}
-
-std::string device_json(const DeviceConfig& config) {
-  return "{ \"name\": " + json_string(static_cast<const char*>(config.name)) +
-         ", \"memory_bytes\": " + std::to_string(config.memory_bytes) + ", \"compute_capability\": \"" +
-         std::to_string(config.compute_major) + "." + std::to_string(config.compute_minor) + "\" }";
-}
-
-std::string memory_json(const DeviceUse& use) {
-  return "{ \"physical_now_bytes\": " + number(use.now) + ", \"physical_peak_bytes\": " + number(use.peak) +
-         ", \"plain_now_bytes\": " + number(use.plain_now) + ", \"vmm_now_bytes\": " + number(use.vmm_now) +
-         " }";
-}
-
-std::unique_ptr<ReportPage> all_processes(const Machine& machine) {
-  auto sum = std::make_unique<ReportPage>();
-  add_report(sum.get(), machine.departed);
-  for (const ProcessSlot& slot : machine.processes) add_report(sum.get(), slot.report);
-  return sum;
+  out->end();
 }
 
 }  // namespace
 
 std::string report_json(const Machine& machine, const Ending& ending) {
-  const bool by_signal = ending.signal != 0;
-  const std::unique_ptr<ReportPage> sum = all_processes(machine);
-  const ReportPage& page = *sum;
-  const std::int32_t first = machine.processes[0].pid.load();
-  const std::uint32_t count = machine.process_count.load();
-  const std::string members[] = {
-      member("schema", json_string("simgpu.report/1")),
-      member("device", device_json(machine.config.devices[0])),
-      member("seed", std::to_string(machine.config.seed)),
-      member("schedule",
-             json_string(machine.config.schedule == Schedule::kInOrder ? "inorder" : "adversarial")),
-      member("command", "{ \"exit_code\": " + (by_signal ? "null" : std::to_string(ending.exit_code)) +
-                            ", \"signal\": " + (by_signal ? std::to_string(ending.signal) : "null") + " }"),
-      member("pid", first == 0 ? "null" : std::to_string(first)),
-      member("other_processes", std::to_string(count == 0 ? 0 : count - 1)),
-      member("memory", memory_json(machine.memory[0].use)),
-      member("copies", "{\n    \"h2d\": " + transfer(page.h2d) + ",\n    \"d2h\": " + transfer(page.d2h) +
-                           ",\n    \"d2d\": " + transfer(page.d2d) + ",\n    \"h2h\": " + transfer(page.h2h) +
-                           "\n  }"),
-      member("memsets", transfer(page.memset)),
-      member("operations", "{ \"executed\": " + number(page.operations_executed) +
-                               ", \"kernels\": " + number(page.kernels_executed) +
-                               ", \"dropped\": " + number(page.operations_dropped) +
-                               ", \"longest_queue\": " + number(page.longest_queue) + " }"),
-      member("calls", counts(calls_made(page))),
-      member("not_supported", counts(names(page.unsupported))),
-      member("not_supported_not_listed", number(page.unsupported.other)),
-      member("unknown_entry_points", counts(names(page.unknown))),
-      member("unknown_entry_points_not_listed", number(page.unknown.other)),
-      member("export_tables", counts(names(page.export_tables))),
-      member("errors_total", number(page.errors_total)),
-      member("errors", error_texts(page)),
-  };
-  std::string out = "{\n";
-  for (std::size_t i = 0; i < std::size(members); ++i)
-    out += members[i] + (i + 1 == std::size(members) ? "\n" : ",\n");
-  return out + "}\n";
+  JsonWriter out;
+  out.text("schema", "simgpu.report/2");
+  out.number("seed", machine.config.seed);
+  out.text("schedule", machine.config.schedule == Schedule::kInOrder ? "inorder" : "adversarial");
+  put_ending(&out, ending);
+  out.array("devices");
+  for (std::size_t i = 0; i < machine.config.device_count; ++i) {
+    put_device(&out, machine.config.devices[i], machine.memory[i].use);
+  }
+  out.end();
+  out.number("process_count", machine.process_count);
+  put_page(&out, *all_processes(machine));
+  out.array("processes");
+  for (const ProcessSlot& slot : machine.processes) {
+    const std::int32_t pid = slot.pid.load();
+    if (pid == 0) continue;
+    out.element().number("pid", static_cast<std::uint64_t>(pid));
+    put_page(&out, slot.report);
+    out.end();
+  }
+  out.end();
+  return out.take();
 }
 
 }  // namespace simgpu::cmd

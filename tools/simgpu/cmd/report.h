@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "tools/simgpu/cmd/child.h"
+#include "tools/simgpu/machine/machine.h"
+
+namespace simgpu::cmd {
+
+/// The report as JSON, schema "simgpu.report/2" (docs/reference/simgpu-report.md).
+std::string report_json(const Machine& machine, const Ending& ending);
+
+/// The report for people: some lines, each ending in a newline.
+std::string report_text(const Machine& machine);
+
+/// The numbers of all processes together.
+std::unique_ptr<ReportPage> all_processes(const Machine& machine);
+
+/// How often each driver function was called; only those that were.
+std::map<std::string, std::uint64_t> calls_made(const ReportPage& page);
+
+/// A list of names with how often each came.
+std::map<std::string, std::uint64_t> names_of(const ReportPage::NameList& list);
+
+/// Errors that have a text.
+std::size_t error_texts(const ReportPage& page);
+
+}  // namespace simgpu::cmd

@@ -1,0 +1,94 @@
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "allocator/support/units.h"
+#include "tools/simgpu/cmd/report.h"
+
+namespace simgpu::cmd {
+namespace {
+
+constexpr std::size_t kShownNames = 6;
+
+std::string bytes_text(std::uint64_t bytes) {
+  return tidepool::BytesText(tidepool::Bytes(bytes)).c_str();
+}
+
+std::string line(const std::string& label, const std::string& value) {
+  constexpr std::size_t kColumn = 15;
+  std::string out = "  " + label;
+  out.append(kColumn - std::min(kColumn, label.size()), ' ');
+  return out + value + "\n";
+}
+
+std::string transfer(const char* name, const TransferCount& count) {
+  return std::string(name) + " " + std::to_string(count.count.load()) + " (" +
+         bytes_text(count.bytes.load()) + ")";
+}
+
+std::uint64_t total(const std::map<std::string, std::uint64_t>& rows) {
+  std::uint64_t sum = 0;
+  for (const auto& [name, count] : rows) sum += count;
+  return sum;
+}
+
+/// "cuLaunchKernel 21, cuMemAlloc_v2 4 and 7 more", the most frequent first.
+std::string most(const std::map<std::string, std::uint64_t>& rows) {
+  std::vector<std::pair<std::string, std::uint64_t>> sorted(rows.begin(), rows.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string out;
+  for (std::size_t i = 0; i < std::min(sorted.size(), kShownNames); ++i) {
+    out += (i == 0 ? "" : ", ") + sorted[i].first + " " + std::to_string(sorted[i].second);
+  }
+  if (sorted.size() > kShownNames) out += " and " + std::to_string(sorted.size() - kShownNames) + " more";
+  return out;
+}
+
+std::string device_lines(const Machine& machine) {
+  std::string out;
+  for (std::size_t i = 0; i < machine.config.device_count; ++i) {
+    const DeviceConfig& config = machine.config.devices[i];
+    const DeviceUse& use = machine.memory[i].use;
+    const std::string label = machine.config.device_count == 1 ? "device" : "device " + std::to_string(i);
+    out += line(label, std::string(config.name) + ", " + bytes_text(config.memory_bytes) + "; peak " +
+                           bytes_text(use.peak.load()) + ", at the end " + bytes_text(use.now.load()));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string report_text(const Machine& machine) {
+  const std::unique_ptr<ReportPage> sum = all_processes(machine);
+  const ReportPage& page = *sum;
+  const std::uint32_t processes = machine.process_count.load();
+  std::string out = "simgpu: what the devices did\n" + device_lines(machine);
+  if (processes != 1) out += line("processes", std::to_string(processes) + " used CUDA");
+  out += line("copies", transfer("h2d", page.h2d) + "  " + transfer("d2h", page.d2h) + "  " +
+                            transfer("d2d", page.d2d));
+  out += line("work", std::to_string(page.kernels_executed.load()) + " kernels, " +
+                          std::to_string(page.operations_executed.load()) + " operations, longest queue " +
+                          std::to_string(page.longest_queue.load()));
+  auto calls = calls_made(page);
+  const std::uint64_t all = total(calls);
+  // Lookups are many and say nothing.
+  calls.erase("cuGetProcAddress");
+  calls.erase("cuGetProcAddress_v2");
+  out += line("calls", std::to_string(all) + "; the most frequent: " + most(calls));
+  if (page.operations_dropped.load() != 0) {
+    out += line("dropped", std::to_string(page.operations_dropped.load()) + " operations after an error");
+  }
+  const auto unsupported = names_of(page.unsupported);
+  if (!unsupported.empty()) out += line("not supported", most(unsupported));
+  const auto unknown = names_of(page.unknown);
+  if (!unknown.empty()) out += line("unknown names", most(unknown));
+  if (page.faults.load() != 0)
+    out += line("faults", std::to_string(page.faults.load()) + " put in by the plan");
+  if (page.errors_total.load() != 0) {
+    out += line("errors", std::to_string(page.errors_total.load()) + "; the first: " + page.errors[0].text);
+  }
+  return out;
+}
+
+}  // namespace simgpu::cmd
