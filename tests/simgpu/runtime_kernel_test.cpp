@@ -202,6 +202,42 @@ TEST_CASE("runtime: a stream's callbacks run once each, in order, with the strea
   });
 }
 
+TEST_CASE("runtime: callbacks behind an error run all the same, once, and are told of it") {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    DeviceSetup setup = runtime_setup();
+    setup.seed = seed;
+    on_device(setup, [] {
+      static int calls = 0;
+      static int host_calls = 0;
+      static cudaError_t told[2] = {};
+      static cudaError_t from_inside = cudaSuccess;
+      const auto callback = [](cudaStream_t, cudaError_t status, void* which) {
+        told[*static_cast<int*>(which)] = status;
+        from_inside = cudaDeviceSynchronize();
+        ++calls;
+      };
+      cudaStream_t stream = nullptr;
+      RT(cudaStreamCreate(&stream));
+      int which[2] = {0, 1};
+      RT(cudaStreamAddCallback(stream, callback, &which[0], 0));
+      RT(cudaStreamSynchronize(stream));
+      int* nowhere = nullptr;
+      int one = 1;
+      void* args[] = {&nowhere, &one};
+      RT(cudaLaunchKernel(add_stub(), dim3{1}, dim3{1}, args, 0, stream));
+      // The error may be there already: then nothing is queued, and the call says why.
+      const cudaError_t added = cudaStreamAddCallback(stream, callback, &which[1], 0);
+      static_cast<void>(cudaLaunchHostFunc(
+          stream, [](void*) { ++host_calls; }, nullptr));
+      RT_RESULT(cudaStreamSynchronize(stream), cudaErrorIllegalAddress);
+      EXPECT(told[0] == cudaSuccess && host_calls == 0);
+      EXPECT(added == cudaSuccess ? calls == 2 && told[1] == cudaErrorIllegalAddress : calls == 1);
+      EXPECT(from_inside == cudaErrorNotPermitted);
+      return 0;
+    });
+  }
+}
+
 TEST_CASE("runtime: a stream knows its device, whichever is current") {
   on_device(runtime_setup(2), [] {
     cudaStream_t stream = nullptr;

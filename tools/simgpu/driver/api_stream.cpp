@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <memory>
 
 #include "tools/simgpu/driver/api.h"
 
@@ -8,6 +9,25 @@ namespace simgpu {
 namespace {
 
 constexpr int kGreatestPriority = -5;
+
+/// One cuStreamAddCallback call.
+struct Callback {
+  CUstreamCallback function;
+  CUstream stream;
+  void* argument;
+  const Context* context;
+};
+
+void run_callback(void* argument) {
+  const std::unique_ptr<Callback> callback(static_cast<Callback*>(argument));
+  callback->function(callback->stream, CUDA_SUCCESS, callback->argument);
+}
+
+/// Callbacks run in any case; what ended the context is their status.
+void run_discarded_callback(void* argument) {
+  const std::unique_ptr<Callback> callback(static_cast<Callback*>(argument));
+  callback->function(callback->stream, callback->context->sticky, callback->argument);
+}
 
 CUresult create_stream(Driver& d, Context& context, CUstream* out, unsigned flags, int priority) {
   if (out == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) {
@@ -73,6 +93,18 @@ SIMGPU_API_TWINS(cuLaunchHostFunc, _ptsz, (CUstream handle, CUhostFn function, v
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   enqueue(d, stream, HostCall{function, argument});
   return CUDA_SUCCESS;
+}
+
+SIMGPU_API_TWINS(cuStreamAddCallback, _ptsz,
+                 (CUstream handle, CUstreamCallback function, void* argument, unsigned flags), handle,
+                 function, argument, flags) {
+  const std::shared_ptr<Stream> stream = d.find_stream(&context, handle, per_thread);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (function == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  // One of the two functions runs, once, and frees it.
+  auto* callback = new Callback{function, handle, argument, &context};
+  enqueue(d, stream, HostCall{&run_callback, callback, &run_discarded_callback});
+  return CUDA_SUCCESS;  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
 }
 
 SIMGPU_API_TWINS(cuStreamGetCtx, _ptsz, (CUstream handle, CUcontext* out), handle, out) {

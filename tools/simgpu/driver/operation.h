@@ -74,6 +74,7 @@ struct Fill {
 struct HostCall {
   CUhostFn function = nullptr;
   void* argument = nullptr;
+  CUhostFn discarded = nullptr;  ///< runs in its place when an error of the context discards the call
 };
 
 /// Marks the point that an event stands for.

@@ -172,15 +172,24 @@ bool Scheduler::poll(const std::shared_ptr<Stream>& stream, std::uint64_t ticket
 }
 
 void Scheduler::discard(const Context* context) {
+  std::vector<HostCall> to_be_told;
   for (std::size_t i = busy_.size(); i-- > 0;) {
     const std::shared_ptr<Stream> stream = busy_[i];
     if (stream->context != context) continue;
     add(page().operations_dropped, stream->queue.size());
-    while (!stream->queue.empty()) stream->queue.pop();
+    while (!stream->queue.empty()) {
+      const Operation operation = stream->queue.pop();
+      const auto* call = std::get_if<HostCall>(&operation.work);
+      if (call != nullptr && call->discarded != nullptr) to_be_told.push_back(*call);
+    }
     stream->completed = stream->enqueued;
     stream->set_end(stream->completed, stream->clock_ns);
     unlist_if_empty(*stream);
   }
+  if (to_be_told.empty()) return;
+  device_mutex_.unlock();
+  for (const HostCall& call : to_be_told) run_host_function({call.discarded, call.argument});
+  device_mutex_.lock();
 }
 
 }  // namespace simgpu

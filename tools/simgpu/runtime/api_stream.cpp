@@ -7,16 +7,15 @@
 namespace simgpu::runtime {
 namespace {
 
-/// A cudaStreamAddCallback call on its way through cuLaunchHostFunc.
+/// A cudaStreamAddCallback call on its way through cuStreamAddCallback.
 struct Callback {
   cudaStreamCallback_t function;
-  cudaStream_t stream;
   void* argument;
 };
 
-void CUDA_CB run_callback(void* argument) {
+void CUDA_CB run_callback(CUstream stream, CUresult status, void* argument) {
   const std::unique_ptr<Callback> callback(static_cast<Callback*>(argument));
-  callback->function(callback->stream, cudaSuccess, callback->argument);
+  callback->function(stream, as_runtime(status), callback->argument);
 }
 
 }  // namespace
@@ -59,15 +58,15 @@ SIMGPU_FORWARD_TWINS(cudaStreamCopyAttributes, _ptsz, (cudaStream_t dst, cudaStr
 SIMGPU_FORWARD_TWINS(cudaLaunchHostFunc, _ptsz, (cudaStream_t stream, cudaHostFn_t function, void* argument),
                      (stream, function, argument), d.cuLaunchHostFunc(stream, function, argument))
 
-/// A callback that an error of the context discards does not run, as with cudaLaunchHostFunc.
 SIMGPU_RUNTIME_TWINS(cudaStreamAddCallback, _ptsz,
                      (cudaStream_t stream, cudaStreamCallback_t function, void* argument, unsigned flags),
                      stream, function, argument, flags) {
   if (function == nullptr || flags != 0) return finish(cudaErrorInvalidValue);
   // From a successful call on, run_callback owns it.
-  auto* callback = new Callback{function, stream, argument};
-  const cudaError_t result = call(
-      per_thread, [&](const DriverTable& d) { return d.cuLaunchHostFunc(stream, &run_callback, callback); });
+  auto* callback = new Callback{function, argument};
+  const cudaError_t result = call(per_thread, [&](const DriverTable& d) {
+    return d.cuStreamAddCallback(stream, &run_callback, callback, flags);
+  });
   if (result != cudaSuccess) delete callback;
   return result;  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
 }
