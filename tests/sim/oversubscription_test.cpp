@@ -135,7 +135,7 @@ TEST_CASE("oversubscription: a launch that needs more than the budget fails and 
                            false});
   INFO(got.err);
   CHECK(got.code() == 1);
-  CHECK(got.err.find("E TP2001 kernel (anonymous namespace)::sgd_update(mlp::UpdateArgs, ") !=
+  CHECK(got.err.find("E TP2001 kernel workload::(anonymous namespace)::sgd_update(workload::SgdArgs, ") !=
         std::string::npos);
   CHECK(got.err.find(" in 20.0 MiB (peak 20.0 MiB). Out of memory once. ") != std::string::npos);
 }

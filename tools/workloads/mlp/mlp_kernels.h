@@ -1,25 +1,16 @@
 #pragma once
 
-#include <cmath>
-#include <cstddef>
-
 #include "simgpu/kernel.h"
-#include "tools/workloads/mlp_model.h"
+#include "tools/workloads/mlp/mlp_model.h"
+#include "tools/workloads/ops/arrays.h"
 
-/// The kernels of train_mlp as bodies that run on a GPU and on simgpu (see "simgpu/kernel.h"). Every sum has
-/// one order, so results do not depend on where or when a kernel runs. Matrices of activations have one row
-/// per feature and one column per sample.
+/// The matrix products of train_mlp as bodies that run on a GPU and on simgpu (see "simgpu/kernel.h").
+/// Matrices of activations have one row per feature and one column per sample.
 namespace mlp {
 
-SIMGPU_HD inline std::size_t at(int row, int columns, int column) {
-  return static_cast<std::size_t>(row) * static_cast<std::size_t>(columns) + static_cast<std::size_t>(column);
-}
-SIMGPU_HD inline std::size_t floats(int rows, int columns) {
-  return at(rows, columns, 0) * sizeof(float);
-}
-SIMGPU_HD inline int at_most(int n, int limit) {
-  return n < limit ? n : limit;
-}
+using workload::at;
+using workload::at_most;
+using workload::floats;
 
 /// y = w x + bias, then max(0, .) if `relu`. One block: kRows outputs of kLanes samples, one thread each.
 struct LinearForward {
@@ -163,126 +154,6 @@ struct LinearBackwardWeight {
     for (int r = 0; r < rows; ++r) {
       for (int k = 0; k < columns; ++k) dw[at(first_row + r, inputs, first_column + k)] = sum[r][k];
     }
-  }
-};
-
-/// A struct passed by value, as many real kernels take their pointers.
-struct SoftmaxArgs {
-  const float* logits;
-  const int* labels;
-  float* gradient;
-  int classes;
-  int batch;
-};
-
-/// Mean cross-entropy of softmax(logits), and its gradient. One block, one thread per sample.
-struct SoftmaxLoss {
-  template <class C>
-  SIMGPU_HD static void run(C& c, SoftmaxArgs args, float* loss) {
-    c.reads(args.logits, floats(args.classes, args.batch));
-    c.reads(args.labels, static_cast<std::size_t>(args.batch) * sizeof(int));
-    c.writes(args.gradient, floats(args.classes, args.batch));
-    c.writes(loss, sizeof(float));
-    SIMGPU_SHARED(c, float, losses, kMaxBatch);
-    c.phase([&](unsigned tid) {
-      const int sample = static_cast<int>(tid);
-      float largest = args.logits[at(0, args.batch, sample)];
-      for (int k = 1; k < args.classes; ++k) {
-        const float value = args.logits[at(k, args.batch, sample)];
-        if (value > largest) largest = value;
-      }
-      float sum = 0.0f;
-      for (int k = 0; k < args.classes; ++k) {
-        sum += expf(args.logits[at(k, args.batch, sample)] - largest);
-      }
-      const int label = args.labels[sample];
-      for (int k = 0; k < args.classes; ++k) {
-        const float share = expf(args.logits[at(k, args.batch, sample)] - largest) / sum;
-        args.gradient[at(k, args.batch, sample)] =
-            (share - (k == label ? 1.0f : 0.0f)) / static_cast<float>(args.batch);
-      }
-      losses[tid] = logf(sum) + largest - args.logits[at(label, args.batch, sample)];
-    });
-    c.phase([&](unsigned tid) {
-      if (tid != 0) return;
-      float sum = 0.0f;
-      for (int b = 0; b < args.batch; ++b) sum += losses[b];
-      *loss = sum / static_cast<float>(args.batch);
-    });
-  }
-};
-
-/// Sum of squares of each chunk of kChunk numbers, into one number per block. 256 threads.
-struct SquareSum {
-  static constexpr unsigned kThreads = 256;
-
-  template <class C>
-  SIMGPU_HD static void run(C& c, const float* values, std::size_t count, float* sums) {
-    const std::size_t first = std::size_t{c.block().x} * kChunk;
-    const std::size_t mine = count - first < kChunk ? count - first : kChunk;
-    c.reads(values + first, mine * sizeof(float));
-    c.writes(sums + c.block().x, sizeof(float));
-    SIMGPU_SHARED(c, float, partial, kThreads);
-    c.phase([&](unsigned tid) {
-      float sum = 0.0f;
-      for (std::size_t i = tid; i < mine; i += kThreads) sum += values[first + i] * values[first + i];
-      partial[tid] = sum;
-    });
-    for (unsigned half = kThreads / 2; half > 0; half /= 2) {
-      c.phase([&](unsigned tid) {
-        if (tid < half) partial[tid] += partial[tid + half];
-      });
-    }
-    c.phase([&](unsigned tid) {
-      if (tid == 0) sums[c.block().x] = partial[0];
-    });
-  }
-};
-
-/// By how much gradients are multiplied so that they are no longer than kClipNorm. One thread.
-struct ClipFactor {
-  template <class C>
-  SIMGPU_HD static void run(C& c, const float* sums, std::size_t count, float* factor) {
-    c.reads(sums, count * sizeof(float));
-    c.writes(factor, sizeof(float));
-    c.phase([&](unsigned) {
-      float sum = 0.0f;
-      for (std::size_t i = 0; i < count; ++i) sum += sums[i];
-      const float norm = sqrtf(sum);
-      *factor = norm > kClipNorm ? kClipNorm / norm : 1.0f;
-    });
-  }
-};
-
-struct UpdateArgs {
-  float* parameters;
-  float* momentum;
-  const float* gradient;
-  std::size_t count;
-};
-
-/// Stochastic gradient descent with momentum on one array. One block: kChunk numbers, 256 threads.
-struct SgdUpdate {
-  static constexpr unsigned kThreads = 256;
-
-  template <class C>
-  SIMGPU_HD static void run(C& c, UpdateArgs args, float rate, const float* factor) {
-    const std::size_t first = std::size_t{c.block().x} * kChunk;
-    const std::size_t mine = args.count - first < kChunk ? args.count - first : kChunk;
-    c.reads(factor, sizeof(float));
-    c.reads(args.gradient + first, mine * sizeof(float));
-    c.reads(args.momentum + first, mine * sizeof(float));
-    c.writes(args.momentum + first, mine * sizeof(float));
-    c.reads(args.parameters + first, mine * sizeof(float));
-    c.writes(args.parameters + first, mine * sizeof(float));
-    const float scale = *factor;
-    c.phase([&](unsigned tid) {
-      for (std::size_t i = first + tid; i < first + mine; i += kThreads) {
-        const float speed = kMomentum * args.momentum[i] + scale * args.gradient[i];
-        args.momentum[i] = speed;
-        args.parameters[i] -= rate * speed;
-      }
-    });
   }
 };
 

@@ -1,10 +1,14 @@
-#include "tools/workloads/mlp_model.h"
+#include "tools/workloads/mlp/mlp_model.h"
 
 #include <algorithm>
-#include <cmath>
 #include <initializer_list>
 
+#include "tools/workloads/common/random.h"
+
 namespace mlp {
+
+using workload::uniform;
+
 namespace {
 
 /// Adds up allocations and keeps the state of the highest sum.
@@ -57,21 +61,8 @@ std::vector<Layer> make_layers(const Settings& settings) {
   return layers;
 }
 
-float uniform(std::uint64_t seed, std::uint64_t stream, std::uint64_t i) {
-  std::uint64_t z = seed * 0x9e3779b97f4a7c15ULL + (stream << 40) + i;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-  z ^= z >> 31;
-  return static_cast<float>(static_cast<std::int32_t>(z >> 40) - (1 << 23)) / static_cast<float>(1 << 23);
-}
-
 std::vector<float> initial_weights(const Settings& settings, const Layer& layer, std::size_t index) {
-  const double scale = std::sqrt(6.0 / layer.inputs);
-  std::vector<float> weights(layer.weights());
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    weights[i] = static_cast<float>(scale * static_cast<double>(uniform(settings.seed, 1 + index, i)));
-  }
-  return weights;
+  return workload::initial_weights(settings.seed, index, layer.inputs, layer.weights());
 }
 
 Batch make_batch(const Settings& settings, int index) {
@@ -96,10 +87,8 @@ Footprint footprint(const Settings& settings) {
   const std::size_t input_bytes =
       static_cast<std::size_t>(settings.width) * static_cast<std::size_t>(batch) * sizeof(float);
   const std::size_t label_bytes = static_cast<std::size_t>(batch) * sizeof(int);
-  std::size_t chunks = 0;
-  for (const Layer& layer : layers) chunks += layer.chunks();
 
-  // The allocations of train_mlp.cu, in its order.
+  // The allocations of train_mlp.cu that are alive in its backward work.
   Footprint need{};
   Ledger ledger;
   for (const Layer& layer : layers) {
@@ -110,7 +99,7 @@ Footprint footprint(const Settings& settings) {
     need.d2h_bytes_once += w + b;
   }
   ledger.hold_all({input_bytes, label_bytes, input_bytes, label_bytes});
-  ledger.hold_all({chunks * sizeof(float), sizeof(float), sizeof(float)});
+  ledger.hold(sizeof(float));  // the loss
   for (const Layer& layer : layers) ledger.hold(layer.output_bytes(batch));
   ledger.hold(layers.back().output_bytes(batch));
   for (std::size_t i = layers.size(); i-- > 0;) {

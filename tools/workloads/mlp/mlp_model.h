@@ -7,12 +7,10 @@
 /// The network that train_mlp trains, and what it needs of memory. Plain C++: no CUDA, no device.
 namespace mlp {
 
-constexpr int kLanes = 16;       ///< samples that one block of a matrix product works on
-constexpr int kRows = 16;        ///< outputs that one block of a matrix product works on
-constexpr int kClasses = 16;     ///< outputs of the last layer
-constexpr int kBatches = 4;      ///< fixed batches of the data set, used in turn
-constexpr int kMaxBatch = 1024;  ///< the loss of a batch is one block's work
-constexpr int kChunk = 4096;     ///< parameters that one block squares or updates
+constexpr int kLanes = 16;    ///< samples that one block of a matrix product works on
+constexpr int kRows = 16;     ///< outputs that one block of a matrix product works on
+constexpr int kClasses = 16;  ///< outputs of the last layer
+constexpr int kBatches = 4;   ///< fixed batches of the data set, used in turn
 constexpr float kLearningRate = 0.02f;
 constexpr float kMomentum = 0.9f;
 constexpr float kClipNorm = 5.0f;  ///< gradients longer than this, all layers together, are shortened to it
@@ -41,21 +39,12 @@ struct Layer {
   [[nodiscard]] std::size_t output_bytes(int batch) const {
     return bias_bytes() * static_cast<std::size_t>(batch);
   }
-  /// Blocks of kChunk in weights and bias.
-  [[nodiscard]] std::size_t chunks() const {
-    return (weights() + kChunk - 1) / kChunk + (static_cast<std::size_t>(outputs) + kChunk - 1) / kChunk;
-  }
 };
 
 std::vector<Layer> make_layers(const Settings& settings);
 
-/// Number i of random stream `stream`: uniform in [-1, 1), a multiple of 2^-23. With z = seed *
-/// 0x9e3779b97f4a7c15 + (stream << 40) + i, it is the top 24 bits of splitmix64's finaliser of z, less 2^23,
-/// divided by 2^23.
-float uniform(std::uint64_t seed, std::uint64_t stream, std::uint64_t i);
-
-/// Initial weights of layer `index`: uniform (stream 1 + index) times sqrt(6 / inputs), rounded to float.
-/// Biases start as zero.
+/// Initial weights of layer `index`: workload::uniform (stream 1 + index) times sqrt(6 / inputs), rounded to
+/// float. Biases start as zero.
 std::vector<float> initial_weights(const Settings& settings, const Layer& layer, std::size_t index);
 
 /// One fixed batch, features in rows: inputs[feature * batch + sample].
@@ -71,7 +60,7 @@ Batch make_batch(const Settings& settings, int index);
 
 /// What the program asks of the device, computed from the layer table alone.
 struct Footprint {
-  std::size_t peak_bytes;          ///< most bytes held by cudaMalloc at one time
+  std::size_t peak_bytes;          ///< most bytes of device memory held at one time
   std::size_t blocks;              ///< allocations alive at that time
   std::size_t blocks_2mib;         ///< those of at least 2 MiB
   std::size_t largest_launch_set;  ///< most bytes of allocations that one kernel launch touches
