@@ -68,6 +68,14 @@ TEST_CASE("workloads: memory that the program maps itself changes no bit") {
   expect_same_bits_with("vmm");
 }
 
+TEST_CASE("workloads: memory that is allocated in the order of a stream changes no bit") {
+  expect_same_bits_with("async");
+}
+
+TEST_CASE("workloads: memory of a pool changes no bit") {
+  expect_same_bits_with("pool");
+}
+
 TEST_CASE("workloads: replicas in threads compute what they compute alone") {
   for (const Small& small : kSmall) {
     const Words threads = with(small.options, {"--threads", "3"});
