@@ -30,8 +30,8 @@ struct ProfileError {
 };
 
 /// Reads the text of a profile. Refused are: what is no TOML, a key that is missing (all of them are named),
-/// unknown (with a suggestion) or of the wrong type, a number outside its range, and more than 64 KiB.
-/// `file` names the text in errors.
+/// unknown (with a suggestion) or of the wrong type, a number outside its range, characters outside of ASCII,
+/// and more than 64 KiB. `file` names the text in errors.
 Result<DeviceProfile, ProfileError> parse_device_profile(std::string_view text,
                                                          std::string_view file) noexcept;
 

@@ -147,7 +147,8 @@ TEST_CASE("device profile: what is no TOML, or too much of it, is refused") {
   REQUIRE(refusal(kGood + "[memory]\n").find("line 3") != std::string::npos);
   REQUIRE(refusal(std::string(65 << 10, '#')) == "card.toml: is no device profile: larger than 64 KiB");
   refusal(std::string("name = \"a\0b\"", 12));
-  refusal("\xff\xfe");
+  REQUIRE(refusal("# 1\n# \xc2\xb5s\n" + kGood) == "card.toml: line 2: has a character that is not ASCII");
+  for (const char* header : {"[+a]", "[ =]", "[[+a]]", "[a.+b]", "[", "[[", "[]"}) refusal(header);
   refusal("a = " + std::string(10000, '['));
 }
 

@@ -1,0 +1,96 @@
+// Faults of the driver below Tidepool, from outside: the job's output is the same, or it ends with an error.
+
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/process/child_process.h"
+
+namespace tidepool::test {
+namespace {
+
+/// Half of what the job needs.
+constexpr const char* kBudget = "37MiB";
+
+std::vector<std::string> train_mlp() {
+  return {built("bin/train_mlp"), "--steps", "2"};
+}
+
+Outcome plain() {
+  std::vector<std::string> words = {built("bin/simgpu"), "--"};
+  for (const std::string& word : train_mlp()) words.push_back(word);
+  return run({words, "", {}, false, false});
+}
+
+/// The job in half of its memory, with this plan for the driver.
+Outcome under(const std::string& plan) {
+  const ScratchFolder folder;
+  write_file(folder / "plan", plan);
+  std::vector<std::string> words = {
+      built("bin/simgpu"),   "--summary", "--faults",        folder / "plan", "--",
+      built("bin/tidepool"), "run",       "--device-budget", kBudget,         "--"};
+  for (const std::string& word : train_mlp()) words.push_back(word);
+  return run({words, "", {}, false, false});
+}
+
+bool has_met_faults(const Outcome& outcome) {
+  return outcome.err.find("put in by the plan") != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("faults: one failed call below Tidepool leaves the output as it is") {
+  const Outcome want = plain();
+  REQUIRE(want.code() == 0);
+  const std::vector<std::string> calls = {
+      "cuMemAddressReserve nth=1", "cuMemCreate nth=3",        "cuMemCreate nth=12",
+      "cuMemMap nth=40",           "cuMemSetAccess nth=30",    "cuMemUnmap nth=20",
+      "cuMemcpyDtoHAsync nth=7",   "cuMemcpyHtoDAsync nth=20", "cuMemHostRegister nth=1",
+      "cuEventRecord nth=50",      "cuStreamWaitEvent nth=20"};
+  for (std::size_t i = 0; i < calls.size(); i += sanitized() ? 4 : 1) {
+    const std::string& call = calls[i];
+    const Outcome got = under(call + " return=CUDA_ERROR_OUT_OF_MEMORY");
+    INFO(call << got.err);
+    CHECK(has_met_faults(got));
+    CHECK(got.code() == 0);
+    CHECK(got.out == want.out);
+  }
+}
+
+TEST_CASE("faults: a slow link changes no byte") {
+  const Outcome got = under("link any factor=0.05 from=call:500");
+  INFO(got.err);
+  REQUIRE(got.code() == 0);
+  REQUIRE(got.out == plain().out);
+}
+
+TEST_CASE("faults: a device that is lost ends the job with an error, soon") {
+  const Outcome got = under("device lost at=cuMemcpyDtoHAsync:20");
+  INFO(got.err);
+  REQUIRE(has_met_faults(got));
+  REQUIRE(got.code() == 1);
+  REQUIRE(got.err.find("unspecified launch failure") != std::string::npos);
+}
+
+TEST_CASE("faults: a job that is killed while memory moves is told as killed") {
+  const Outcome got = under("process kill at=cuMemMap:40");
+  INFO(got.err);
+  REQUIRE(has_met_faults(got));
+  REQUIRE(got.code() == -SIGKILL);
+}
+
+// What says that the equalities above are worth something.
+TEST_CASE("faults: a page that does not arrive where Tidepool moves memory is seen in the output") {
+  const Outcome want = plain();
+  for (const char* fault : {"copy h2d every=5 drop offset=4KiB bytes=4KiB",
+                            "copy d2h every=5 stale bytes=4KiB", "copy d2h every=5 corrupt bytes=4KiB"}) {
+    const Outcome got = under(fault);
+    INFO(fault << got.err);
+    CHECK(has_met_faults(got));
+    CHECK(got.out != want.out);
+  }
+}
+
+}  // namespace tidepool::test
