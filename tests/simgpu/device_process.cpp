@@ -23,6 +23,9 @@ int on_device(const DeviceSetup& setup, const std::function<int()>& body) {
   config.seed = setup.seed;
   config.schedule = setup.in_order ? simgpu::Schedule::kInOrder : simgpu::Schedule::kAdversarial;
   config.device_count = setup.devices;
+  config.clock = setup.clock;
+  config.host_time = setup.host_time;
+  config.processes_together = setup.processes_together;
   for (std::uint32_t i = 0; i < setup.devices; ++i) config.devices[i].memory_bytes = setup.memory_bytes;
   const auto machine = simgpu::MachineFile::create(config);
   REQUIRE(machine != nullptr);
@@ -46,6 +49,7 @@ int on_device(const DeviceSetup& setup, const std::function<int()>& body) {
   INFO("seed " << setup.seed << ", wait status " << status);
   REQUIRE(WIFEXITED(status));
   REQUIRE(WEXITSTATUS(status) < 64);
+  if (setup.afterwards) setup.afterwards(**machine);
   return WEXITSTATUS(status);
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "simgpu/abi.h"
+#include "tools/simgpu/machine/machine.h"
 
 /// A device lives as long as its process, so every test case starts its own: a child of the test program in
 /// which the body runs, on a fresh device with the seed and size that the case wants.
@@ -22,6 +23,11 @@ struct DeviceSetup {
   std::uint32_t devices = 1;  ///< each of memory_bytes
   bool in_order = false;
   bool with_context = true;  ///< cuInit and the primary context are done before the body
+  simgpu::ClockMode clock = simgpu::ClockMode::kVirtual;
+  simgpu::HostTime host_time = simgpu::HostTime::kFixed;
+  std::uint32_t processes_together = 0;
+  /// Looks at the machine after the body has ended.
+  std::function<void(const simgpu::Machine&)> afterwards;
 };
 
 /// Runs the body in a new process and returns what it returned (0 to 63). An expectation that fails, a signal

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "tools/simgpu/cmd/json_writer.h"
 #include "tools/simgpu/cmd/report.h"
 
@@ -38,6 +40,15 @@ void put_page(JsonWriter* out, const ReportPage& page) {
   out->number("unknown_entry_points_not_listed", page.unknown.other);
   put_names(out, "export_tables", names_of(page.export_tables));
   out->number("faults_injected", page.faults);
+  out->object("races", Layout::kLines)
+      .number("total", page.races_total)
+      .number("possible", page.possible_races_total)
+      .array("texts");
+  for (std::size_t i = 0; i < std::min<std::size_t>(page.races_listed, ReportPage::kMaxErrors); ++i) {
+    out->item(static_cast<const char*>(page.races[i].text));
+  }
+  out->end().end();
+  out->number("virtual_ns", page.virtual_ns);
   out->number("errors_total", page.errors_total);
   out->array("errors");
   for (std::size_t i = 0; i < error_texts(page); ++i) {
@@ -78,6 +89,9 @@ std::string report_json(const Machine& machine, const Ending& ending) {
   out.text("schema", "simgpu.report/2");
   out.number("seed", machine.config.seed);
   out.text("schedule", machine.config.schedule == Schedule::kInOrder ? "inorder" : "adversarial");
+  out.text("clock", machine.config.clock == ClockMode::kWall ? "wall" : "virtual");
+  out.text("host_time", machine.config.host_time == HostTime::kMeasured ? "measured" : "fixed");
+  out.number("clock_escapes", machine.time.escapes);
   put_ending(&out, ending);
   out.array("devices");
   for (std::size_t i = 0; i < machine.config.device_count; ++i) {

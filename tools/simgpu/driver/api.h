@@ -7,6 +7,7 @@
 #include "tools/simgpu/driver/cuda_api.h"
 #include "tools/simgpu/driver/driver.h"
 #include "tools/simgpu/driver/execute.h"
+#include "tools/simgpu/driver/host_cost.h"
 #include "tools/simgpu/driver/report.h"
 
 #define SIMGPU_EXPORT __attribute__((visibility("default")))
@@ -122,8 +123,11 @@ CUresult enter(Entry entry, std::uint64_t size, Body&& body) noexcept {
   return enter_always(entry, size, [&](Driver& d) {
     const Context* current = current_context();
     if (current != nullptr && current->sticky != CUDA_SUCCESS) return current->sticky;
+    const Gpu& gpu = current == nullptr ? *d.gpus.front() : *current->gpu;
+    d.ledger.begin_call(host_cost(gpu.config, static_cast<std::size_t>(entry)));
     const CUresult result = body(d);
     d.scheduler.breathe();
+    d.ledger.end_call();
     return result;
   });
 }

@@ -40,7 +40,8 @@ CUresult elapsed(Driver& d, Context& context, float* ms, CUevent start_handle, C
     if (!done) return CUDA_ERROR_NOT_READY;
   }
   constexpr double kNanosPerMilli = 1e6;
-  *ms = static_cast<float>(static_cast<double>(records[1]->time_ns - records[0]->time_ns) / kNanosPerMilli);
+  *ms =
+      static_cast<float>(static_cast<double>(records[1]->when.time - records[0]->when.time) / kNanosPerMilli);
   return CUDA_SUCCESS;
 }
 

@@ -90,11 +90,13 @@ SIMGPU_API_CONTEXT(cuMemGetAddressRange_v2, (CUdeviceptr * base, size_t* size, C
 
 SIMGPU_API_CONTEXT(cuMemHostAlloc, (void** out, size_t bytes, unsigned flags), out, bytes, flags) {
   if (out == nullptr || (flags & ~kHostAllocFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  d.ledger.charge(per_mib(context.gpu->config.cost_host_alloc_ns_per_mib, bytes));
   return d.host.allocate(bytes, flags, &context, out);
 }
 
 SIMGPU_API_CONTEXT(cuMemAllocHost_v2, (void** out, size_t bytes), out, bytes) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  d.ledger.charge(per_mib(context.gpu->config.cost_host_alloc_ns_per_mib, bytes));
   return d.host.allocate(bytes, CU_MEMHOSTALLOC_PORTABLE, &context, out);
 }
 
@@ -110,13 +112,19 @@ SIMGPU_API_CONTEXT(cuMemHostRegister_v2, (void* base, size_t bytes, unsigned fla
   if ((flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_NOT_PERMITTED;
   if ((flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0) return CUDA_ERROR_NOT_SUPPORTED;
   if ((flags & ~kRegisterFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  d.ledger.charge(per_mib(context.gpu->config.cost_host_alloc_ns_per_mib, bytes));
   return d.host.register_range(base, bytes, flags | CU_MEMHOSTALLOC_DEVICEMAP, &context);
 }
 
 /// Does not wait: the documentation promises no synchronisation, and a copy that is still queued then finds
 /// its memory unpinned.
 SIMGPU_API_CONTEXT(cuMemHostUnregister, (void* base), base) {
-  return d.host.unregister(base);
+  const PinnedRange* range = d.host.range_at(reinterpret_cast<std::uint64_t>(base));
+  if (range == nullptr) return d.host.unregister(base);
+  const std::vector<ordering::Race> users = d.ledger.users_of(range->base, range->size);
+  const CUresult result = d.host.unregister(base);
+  if (result == CUDA_SUCCESS) d.ledger.report_taken_away(users, "cuMemHostUnregister");
+  return result;
 }
 
 SIMGPU_API_CONTEXT(cuMemHostGetDevicePointer_v2, (CUdeviceptr * out, void* host, unsigned flags), out, host,

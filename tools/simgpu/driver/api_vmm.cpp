@@ -57,6 +57,7 @@ SIMGPU_API(cuMemCreate,
   result = d.gpu_at(prop->location.id)->physical.create(size, false, &physical);
   if (result != CUDA_SUCCESS) return result;
   physical->prop = *prop;
+  d.ledger.charge(per_mib(d.gpu_at(prop->location.id)->config.vmm_create_ns_per_mib, size));
   *out = physical->id;
   d.handles.emplace(*out, physical);
   return CUDA_SUCCESS;
@@ -82,7 +83,15 @@ SIMGPU_API(cuMemMap,
 }
 
 SIMGPU_API(cuMemUnmap, (CUdeviceptr base, size_t size), base, size) {
-  return d.space.unmap(base, size, false);
+  const Mapping* mapping = d.space.mapping_at(base);
+  if (mapping == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const DeviceConfig& config = d.gpu_at(mapping->physical->memory->ordinal())->config;
+  const std::vector<ordering::Race> users = d.ledger.users_of(base, size);
+  const CUresult result = d.space.unmap(base, size, false);
+  if (result != CUDA_SUCCESS) return result;
+  d.ledger.charge(per_mib(config.vmm_unmap_ns_per_mib, size));
+  d.ledger.report_taken_away(users, "cuMemUnmap");
+  return CUDA_SUCCESS;
 }
 
 SIMGPU_API(cuMemSetAccess, (CUdeviceptr base, size_t size, const CUmemAccessDesc* desc, size_t count), base,
@@ -100,6 +109,7 @@ SIMGPU_API(cuMemSetAccess, (CUdeviceptr base, size_t size, const CUmemAccessDesc
   for (std::size_t i = 0; i < count; ++i) {
     const CUresult result = d.space.set_access(base, size, desc[i].location.id, desc[i].flags, false);
     if (result != CUDA_SUCCESS) return result;
+    d.ledger.charge(per_mib(d.gpu_at(desc[i].location.id)->config.vmm_set_access_ns_per_mib, size));
   }
   return CUDA_SUCCESS;
 }

@@ -45,7 +45,8 @@ Driver::Driver(std::unique_ptr<MachineFile> file, ProcessSlot* claimed)
       config((*machine)->config),
       slot(*claimed),
       heap(space),
-      scheduler(mutex, config),
+      ledger(**machine),
+      scheduler(mutex, config, ledger),
       faults(config.faults) {
   for (std::uint32_t i = 0; i < config.device_count; ++i) {
     gpus.push_back(std::make_unique<Gpu>(static_cast<int>(i), *machine, slot));
@@ -97,7 +98,6 @@ std::shared_ptr<Stream> Driver::new_stream(Context* context, unsigned flags, int
   stream->flags = flags;
   stream->priority = priority;
   stream->blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
-  stream->clock_ns = scheduler.seen_by_host();
   return stream;
 }
 

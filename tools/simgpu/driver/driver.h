@@ -12,6 +12,7 @@
 #include "tools/simgpu/driver/gpu.h"
 #include "tools/simgpu/driver/host_memory.h"
 #include "tools/simgpu/driver/kernel_object.h"
+#include "tools/simgpu/driver/ledger.h"
 #include "tools/simgpu/driver/plain_heap.h"
 #include "tools/simgpu/driver/pool.h"
 #include "tools/simgpu/driver/scheduler.h"
@@ -46,6 +47,7 @@ struct Driver {
   AddressSpace space;
   PlainHeap heap;
   HostMemory host;
+  Ledger ledger;
   Scheduler scheduler;
   Faults faults;
   std::unordered_map<CUcontext, Context*> contexts;  ///< alive or not, the primary one too

@@ -1,10 +1,10 @@
 #include "tools/simgpu/driver/execute.h"
 
 #include <cxxabi.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -13,32 +13,15 @@
 
 #include "tools/simgpu/driver/driver.h"
 #include "tools/simgpu/driver/guard.h"
+#include "tools/simgpu/driver/launch_body.h"
 #include "tools/simgpu/driver/report.h"
 
 namespace simgpu {
 namespace {
 
-constexpr std::size_t kScratchBytes = std::size_t{4} << 20;
-constexpr std::size_t kParamBytes = 32 << 10;
 constexpr std::uint64_t kNearby = std::uint64_t{64} << 30;  ///< how far a parameter may be off to be named
 
 thread_local bool t_in_host_function = false;
-
-/// Memory that launches use while they run. One is enough: the device lock is held.
-struct LaunchMemory {
-  alignas(256) unsigned char params[kParamBytes];
-  alignas(256) unsigned char scratch[kScratchBytes];
-};
-
-LaunchMemory& launch_memory() {
-  static auto* memory = static_cast<LaunchMemory*>(
-      ::mmap(nullptr, sizeof(LaunchMemory), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  return *memory;
-}
-
-std::int64_t nanoseconds(std::uint64_t bytes, double bytes_per_second) {
-  return static_cast<std::int64_t>(static_cast<double>(bytes) / bytes_per_second * 1e9);
-}
 
 std::string hex(std::uint64_t n) {
   char text[24];
@@ -81,7 +64,7 @@ void fail(const Stream& stream, const std::string& text, CUresult code) {
 }
 
 /// Ranges that the running launch declared and that were found good: blocks declare the same ones again and
-/// again, and their bytes are the launch's traffic.
+/// again.
 struct Declared {
   struct Range {
     std::uint64_t address, bytes;
@@ -90,7 +73,6 @@ struct Declared {
   };
   std::array<Range, 32> ranges;
   std::size_t count;
-  std::uint64_t bytes;
   const Context* context;
 };
 Declared g_declared{};  // of the launch that runs under the device lock
@@ -106,7 +88,6 @@ void check_range(const void* pointer, std::size_t bytes, int is_write) {
   const Driver& d = *driver();
   if ((d.accessible(*g_declared.context, address, bytes, write) && d.usable_range(address, bytes)) ||
       d.host.covers(address, bytes)) {
-    g_declared.bytes += bytes;
     if (g_declared.count < g_declared.ranges.size()) g_declared.ranges[g_declared.count++] = range;
     return;
   }
@@ -118,47 +99,18 @@ void check_range(const void* pointer, std::size_t bytes, int is_write) {
   leave_guarded(fault);
 }
 
-[[noreturn]] void fail_launch(const char* why) {
-  Fault fault;
-  fault.why = why;
-  leave_guarded(fault);
-}
-
-Executed run_launch(const Stream& stream, const Launch& launch) {
-  const DeviceConfig& config = stream.context->gpu->config;
-  LaunchMemory& memory = launch_memory();
-  std::copy(launch.params.begin(), launch.params.end(), memory.params);
-  SimgpuGrid grid{{launch.grid[0], launch.grid[1], launch.grid[2]},
-                  {launch.block[0], launch.block[1], launch.block[2]},
-                  launch.dynamic_shared,
-                  0,
-                  memory.params,
-                  memory.scratch,
-                  kScratchBytes,
-                  &check_range,
-                  &fail_launch};
-  struct Call {
-    void (*run)(const SimgpuGrid*);
-    const SimgpuGrid* grid;
-  } call{launch.kernel->body->run, &grid};
+bool run_launch(const Stream& stream, const Launch& launch) {
   g_declared.count = 0;
-  g_declared.bytes = 0;
   g_declared.context = stream.context;
   Fault fault;
-  const bool ok = run_guarded(
-      [](void* argument) {
-        const Call& c = *static_cast<const Call*>(argument);
-        c.run(c.grid);
-      },
-      &call, &fault);
+  const bool ok = run_body(launch, 0, BodyCalls{&check_range, nullptr}, &fault);
   add(page().kernels_executed);
   if (!ok) {
     std::string text = fault_text("kernel '" + readable_name(launch.kernel->name) + "'", fault);
     if (fault.why == nullptr && fault.address_known) text += matching_parameter(launch, fault.address);
     fail(stream, text, fault.why == nullptr ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_ERROR_LAUNCH_FAILED);
   }
-  const std::int64_t traffic_ns = nanoseconds(g_declared.bytes, config.memory_bytes_per_second);
-  return {config.cost_launch_ns + traffic_ns, !ok};
+  return ok;
 }
 
 void copy_rows(void* argument) {
@@ -200,13 +152,12 @@ bool still_pinned(const Copy& c) {
   return !c.dst_pinned || host.covers(c.dst, c.extent(c.dst_pitch, c.dst_slice));
 }
 
-Executed run_copy(const Stream& stream, const Copy& copy, std::int64_t start_ns) {
-  const DeviceConfig& config = stream.context->gpu->config;
-  if (copy.bytes() == 0) return {config.cost_launch_ns, false};
+bool run_copy(const Stream& stream, const Copy& copy) {
+  if (copy.bytes() == 0) return true;
   if (!still_pinned(copy)) {
     fail(stream, copy_name(copy) + ": its pinned memory was unregistered before it ran",
          CUDA_ERROR_ILLEGAL_ADDRESS);
-    return {config.cost_launch_ns, true};
+    return false;
   }
   Faults& faults = driver()->faults;
   Faults::Kept kept;
@@ -214,7 +165,7 @@ Executed run_copy(const Stream& stream, const Copy& copy, std::int64_t start_ns)
   Fault fault;
   if (!run_guarded(&copy_rows, const_cast<Copy*>(&copy), &fault)) {
     fail(stream, fault_text(copy_name(copy), fault), CUDA_ERROR_ILLEGAL_ADDRESS);
-    return {config.cost_launch_ns, true};
+    return false;
   }
   if (faults.active()) faults.after_copy(copy, kept);
   ReportPage& report = page();
@@ -222,26 +173,32 @@ Executed run_copy(const Stream& stream, const Copy& copy, std::int64_t start_ns)
                                          : (copy.dst_device ? report.h2d : report.h2h);
   add(count.count);
   add(count.bytes, copy.bytes());
-  const bool local = copy.src_device && copy.dst_device;
-  double rate = local             ? config.memory_bytes_per_second / 2
-                : copy.src_device ? config.link_d2h_bytes_per_second
-                                  : config.link_h2d_bytes_per_second;
-  if (faults.active()) rate *= faults.link_factor(copy, static_cast<std::uint64_t>(start_ns));
-  return {config.cost_launch_ns + nanoseconds(copy.bytes(), rate), false};
+  return true;
 }
 
-Executed run_fill(const Stream& stream, const Fill& fill) {
-  const DeviceConfig& config = stream.context->gpu->config;
+bool run_fill(const Stream& stream, const Fill& fill) {
   Fault fault;
   const std::uint64_t bytes = fill.width * fill.element * fill.height;
   if (bytes != 0 && !run_guarded(&fill_rows, const_cast<Fill*>(&fill), &fault)) {
     const std::string who = "memset of " + std::to_string(bytes) + " bytes at " + hex(fill.dst);
     fail(stream, fault_text(who, fault), CUDA_ERROR_ILLEGAL_ADDRESS);
-    return {config.cost_launch_ns, true};
+    return false;
   }
   add(page().memset.count);
   add(page().memset.bytes, bytes);
-  return {config.cost_launch_ns + nanoseconds(bytes, config.memory_bytes_per_second), false};
+  return true;
+}
+
+void free_plain(const PlainFree& plain) {
+  Driver& d = *driver();
+  // The next owner's work may run without coming after this: nothing orders the host with it.
+  if (const PlainBlock* block = d.heap.block_at(plain.base)) d.ledger.forget(block->base, block->size);
+  d.heap.free(plain.base);
+}
+
+std::int64_t wall_time() {
+  using std::chrono::steady_clock;
+  return std::chrono::nanoseconds(steady_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace
@@ -260,17 +217,19 @@ void prepare(Operation& operation) {
   if (copy != nullptr) faults.meet_copy(copy);
 }
 
-Executed execute(const Stream& stream, const Operation& operation, std::int64_t start_ns) {
-  if (stream.context->sticky != CUDA_SUCCESS) return {};
+bool execute(const Stream& stream, const Operation& operation) {
+  if (stream.context->sticky != CUDA_SUCCESS) return true;
   if (const auto* launch = std::get_if<Launch>(&operation.work)) return run_launch(stream, *launch);
-  if (const auto* copy = std::get_if<Copy>(&operation.work)) return run_copy(stream, *copy, start_ns);
+  if (const auto* copy = std::get_if<Copy>(&operation.work)) return run_copy(stream, *copy);
   if (const auto* fill = std::get_if<Fill>(&operation.work)) return run_fill(stream, *fill);
   if (const auto* change = std::get_if<PoolChange>(&operation.work)) {
     change->begin ? change->pool->begin(change->base, change->size) : change->pool->end(change->base);
   }
-  if (const auto* plain = std::get_if<PlainFree>(&operation.work)) driver()->heap.free(plain->base);
-  if (const auto* mark = std::get_if<Mark>(&operation.work)) mark->record->time_ns = start_ns;
-  return {};
+  if (const auto* plain = std::get_if<PlainFree>(&operation.work)) free_plain(*plain);
+  if (const auto* mark = std::get_if<Mark>(&operation.work); mark != nullptr && driver()->ledger.wall()) {
+    mark->record->when.time = wall_time();
+  }
+  return true;
 }
 
 void run_host_function(const HostCall& call) {

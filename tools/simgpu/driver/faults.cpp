@@ -111,7 +111,7 @@ Faults::Faults(const char* text) {
 
 CUresult Faults::meet_call(Driver& d, std::string_view name, std::string_view base, std::uint64_t size) {
   if (lost_ != CUDA_SUCCESS) return lost_;
-  const auto now = static_cast<std::uint64_t>(d.scheduler.seen_by_host());
+  const auto now = static_cast<std::uint64_t>(d.ledger.now());
   const CallFault fault = plan_.on_call(name, base, tidepool::Bytes(size), now);
   if (fault.action == CallFault::Action::kGoOn) return CUDA_SUCCESS;
   add(page().faults);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tools/simgpu/driver/cuda_api.h"
+#include "tools/simgpu/timing/lane.h"
 
 namespace simgpu {
 
@@ -24,7 +25,7 @@ struct Wait {
 struct EventRecord {
   std::shared_ptr<Stream> stream;
   std::uint64_t ticket = 0;
-  std::int64_t time_ns = 0;  ///< on the device's coarse clock, once reached
+  timing::Stamp when;  ///< once it is known
 };
 
 /// A kernel launch with its parameters as they were at the call.
@@ -101,7 +102,6 @@ struct Nothing {};
 /// One piece of queued work.
 struct Operation {
   std::vector<Wait> waits;
-  std::int64_t not_before_ns = 0;  ///< the device clock that the host had seen at the call
   std::variant<Nothing, Launch, Copy, Fill, HostCall, Mark, PoolChange, PlainFree> work;
 };
 

@@ -118,7 +118,7 @@ CUresult Pool::allocate(std::uint64_t size, Context* owner, const std::shared_pt
 void Pool::free(std::uint64_t base, const std::shared_ptr<Stream>& stream) {
   driver_.heap.retire(base);
   Operation operation;
-  operation.work = PoolChange{this, base, 0, false};
+  operation.work = PoolChange{this, base, chunk_of(base).pieces.at(base).size, false};
   const std::uint64_t ticket = driver_.scheduler.enqueue(stream, std::move(operation));
   put_back(base, Wait{stream, ticket});
 }

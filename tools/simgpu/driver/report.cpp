@@ -37,6 +37,17 @@ void count_name(ReportPage::NameList ReportPage::*which, const char* name) {
   list.used.store(used + 1, std::memory_order_release);
 }
 
+void keep_text(ReportPage::ErrorText* rows, std::atomic<std::uint64_t>& total, const char* kind,
+               const std::string& text) {
+  const std::scoped_lock lock(text_mutex());
+  const std::uint64_t n = total.load(std::memory_order_relaxed);
+  if (n < ReportPage::kMaxErrors) {
+    copy_text(rows[n].text, text.c_str());
+    std::fprintf(stderr, "simgpu: %s%s\n", kind, text.c_str());
+  }
+  total.store(n + 1, std::memory_order_release);
+}
+
 }  // namespace
 
 ReportPage& page() noexcept {
@@ -60,14 +71,13 @@ void note_export_table(const char* id) noexcept {
 }
 
 void report_error(const std::string& text) {
-  const std::scoped_lock lock(text_mutex());
   ReportPage& p = page();
-  const std::uint64_t n = p.errors_total.load(std::memory_order_relaxed);
-  if (n < ReportPage::kMaxErrors) {
-    copy_text(p.errors[n].text, text.c_str());
-    std::fprintf(stderr, "simgpu: error: %s\n", text.c_str());
-  }
-  p.errors_total.store(n + 1, std::memory_order_release);
+  keep_text(p.errors, p.errors_total, "error: ", text);
+}
+
+void report_race(const std::string& text) {
+  ReportPage& p = page();
+  keep_text(p.races, p.races_listed, "", text);
 }
 
 }  // namespace simgpu

@@ -23,6 +23,9 @@ void note_export_table(const char* id) noexcept;
 /// counted only.
 void report_error(const std::string& text);
 
+/// Records a race and prints it as one line "simgpu: …" on stderr. The same limit.
+void report_race(const std::string& text);
+
 inline void add(std::atomic<std::uint64_t>& counter, std::uint64_t n = 1) noexcept {
   counter.fetch_add(n, std::memory_order_relaxed);
 }

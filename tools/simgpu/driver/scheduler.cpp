@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tools/simgpu/driver/execute.h"
+#include "tools/simgpu/driver/ledger.h"
 #include "tools/simgpu/driver/report.h"
 
 namespace simgpu {
@@ -12,8 +13,8 @@ constexpr std::uint64_t kNone = 0;  ///< no stream has this id
 
 }  // namespace
 
-Scheduler::Scheduler(std::mutex& device_mutex, const MachineConfig& config)
-    : device_mutex_(device_mutex), schedule_(config.schedule), random_(config.seed) {}
+Scheduler::Scheduler(std::mutex& device_mutex, const MachineConfig& config, Ledger& ledger)
+    : device_mutex_(device_mutex), ledger_(ledger), schedule_(config.schedule), random_(config.seed) {}
 
 void Scheduler::add_legacy_waits(const std::shared_ptr<Stream>& stream, Operation& operation) const {
   if (!stream->blocking) return;
@@ -26,8 +27,8 @@ void Scheduler::add_legacy_waits(const std::shared_ptr<Stream>& stream, Operatio
 std::uint64_t Scheduler::enqueue(const std::shared_ptr<Stream>& stream, Operation&& operation) {
   while (stream->queue.full()) step_toward(stream, stream->completed + 1);
   prepare(operation);
+  ledger_.enqueue(stream, operation);
   add_legacy_waits(stream, operation);
-  operation.not_before_ns = seen_by_host_ns_;
   stream->queue.push(std::move(operation));
   if (!stream->listed) {
     stream->listed = true;
@@ -38,7 +39,7 @@ std::uint64_t Scheduler::enqueue(const std::shared_ptr<Stream>& stream, Operatio
   if (stream->queue.size() > report.longest_queue.load(std::memory_order_relaxed)) {
     report.longest_queue.store(stream->queue.size(), std::memory_order_relaxed);
   }
-  if (schedule_ == Schedule::kInOrder) run_until(stream, ticket);
+  if (schedule_ == Schedule::kInOrder) complete(stream, ticket);
   return ticket;
 }
 
@@ -59,24 +60,22 @@ void Scheduler::unlist_if_empty(Stream& stream) {
 void Scheduler::run_first(const std::shared_ptr<Stream>& stream) {
   Operation operation = stream->queue.pop();
   const std::uint64_t ticket = stream->completed + 1;
-  std::int64_t start = std::max(stream->clock_ns, operation.not_before_ns);
-  for (const Wait& wait : operation.waits) start = std::max(start, wait.stream->end_of(wait.ticket));
-  Executed done;
+  bool ok = true;
   if (const auto* call = std::get_if<HostCall>(&operation.work)) {
     stream->running = true;
+    ledger_.host_function_begins(*stream, ticket);
     device_mutex_.unlock();
     run_host_function(*call);
     device_mutex_.lock();
     stream->running = false;
   } else {
-    done = execute(*stream, operation, start);
+    ok = execute(*stream, operation);
   }
-  stream->clock_ns = start + done.cost_ns;
-  stream->set_end(ticket, stream->clock_ns);
   stream->completed = std::max(stream->completed, ticket);
+  ledger_.completed(*stream, stream->completed);
   add(page().operations_executed);
   if (std::holds_alternative<HostCall>(operation.work)) host_function_done_.notify_all();
-  if (done.failed) discard(stream->context);
+  if (!ok) discard(stream->context);
   unlist_if_empty(*stream);
 }
 
@@ -140,12 +139,16 @@ void Scheduler::breathe() {
   }
 }
 
-void Scheduler::run_until(const std::shared_ptr<Stream>& stream, std::uint64_t ticket) {
+void Scheduler::complete(const std::shared_ptr<Stream>& stream, std::uint64_t ticket) {
   while (stream->completed < ticket) {
     if (schedule_ == Schedule::kAdversarial && random_.one_in(4)) run_some_ready(kNone);
     step_toward(stream, ticket);
   }
-  host_saw(stream->end_of(ticket));
+}
+
+void Scheduler::run_until(const std::shared_ptr<Stream>& stream, std::uint64_t ticket) {
+  complete(stream, ticket);
+  ledger_.host_waited(*stream, ticket);
   stream->host_saw = std::max(stream->host_saw, ticket);
 }
 
@@ -155,18 +158,18 @@ void Scheduler::drain(const Context* context) {
     for (std::size_t i = 0; i < busy_.size(); ++i) {
       if (context == nullptr || busy_[i]->context == context) candidates_.push_back(i);
     }
-    if (candidates_.empty()) return;
+    if (candidates_.empty()) break;
     const std::shared_ptr<Stream> chosen = busy_[candidates_[random_.below(candidates_.size())]];
     step_toward(chosen, chosen->completed + 1);
-    host_saw(chosen->clock_ns);
     chosen->host_saw = std::max(chosen->host_saw, chosen->completed);
   }
+  ledger_.host_waited_all(context);
 }
 
 bool Scheduler::poll(const std::shared_ptr<Stream>& stream, std::uint64_t ticket) {
   if (stream->completed < ticket && random_.one_in(4)) step_toward(stream, ticket);
   if (stream->completed < ticket) return false;
-  host_saw(stream->end_of(ticket));
+  ledger_.host_waited(*stream, ticket);
   stream->host_saw = std::max(stream->host_saw, ticket);
   return true;
 }
@@ -183,7 +186,6 @@ void Scheduler::discard(const Context* context) {
       if (call != nullptr && call->discarded != nullptr) to_be_told.push_back(*call);
     }
     stream->completed = stream->enqueued;
-    stream->set_end(stream->completed, stream->clock_ns);
     unlist_if_empty(*stream);
   }
   if (to_be_told.empty()) return;

@@ -12,6 +12,8 @@
 
 namespace simgpu {
 
+class Ledger;
+
 /// Decides when queued work runs. There is no thread of the device's own: work runs inside API calls, in the
 /// calling thread, under the device lock.
 ///
@@ -26,7 +28,7 @@ namespace simgpu {
 /// All functions are called with the device lock held; it is released while a host function runs.
 class Scheduler {
  public:
-  Scheduler(std::mutex& device_mutex, const MachineConfig& config);
+  Scheduler(std::mutex& device_mutex, const MachineConfig& config, Ledger& ledger);
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
@@ -36,9 +38,9 @@ class Scheduler {
   /// Runs what the mood of the moment says. Called at the end of every call.
   void breathe();
 
-  /// Runs what is needed until the stream has completed this operation.
+  /// The host waits: runs what is needed until the stream has completed this operation.
   void run_until(const std::shared_ptr<Stream>& stream, std::uint64_t ticket);
-  /// Runs everything that is queued in this context; null: in every context.
+  /// The host waits for everything that is queued in this context; null: in every context.
   void drain(const Context* context);
   /// True if the operation is done. If it is not, work comes nearer to it, so that a loop that asks ends.
   bool poll(const std::shared_ptr<Stream>& stream, std::uint64_t ticket);
@@ -46,17 +48,11 @@ class Scheduler {
   /// Throws the queued work of a context away: after an error that ended it.
   void discard(const Context* context);
 
-  /// The latest end of work that the host has waited for, on the device clock.
-  [[nodiscard]] std::int64_t seen_by_host() const { return seen_by_host_ns_; }
-  /// The host has learned that this time has passed.
-  void host_saw(std::int64_t time_ns) {
-    if (time_ns > seen_by_host_ns_) seen_by_host_ns_ = time_ns;
-  }
-
  private:
   enum class Mood { kNothing, kEverything, kALittle, kAllButOne };
 
   bool ready(Stream& stream) const;
+  void complete(const std::shared_ptr<Stream>& stream, std::uint64_t ticket);
   /// One step towards that operation: runs the first operation of the chain that it waits for.
   void step_toward(const std::shared_ptr<Stream>& stream, std::uint64_t ticket);
   void run_first(const std::shared_ptr<Stream>& stream);
@@ -68,13 +64,13 @@ class Scheduler {
   void change_mood();
 
   std::mutex& device_mutex_;
+  Ledger& ledger_;
   std::condition_variable host_function_done_;
   Schedule schedule_;
   Random random_;
   Mood mood_ = Mood::kALittle;
   std::uint64_t mood_left_ = 0;
-  std::uint64_t starved_ = 0;  ///< id of the stream that kAllButOne leaves out
-  std::int64_t seen_by_host_ns_ = 0;
+  std::uint64_t starved_ = 0;                  ///< id of the stream that kAllButOne leaves out
   std::vector<std::shared_ptr<Stream>> busy_;  ///< streams with queued work, in the order they got it
   std::vector<std::size_t> candidates_;        ///< scratch of run_some_ready
 };

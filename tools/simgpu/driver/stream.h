@@ -1,10 +1,11 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "tools/simgpu/driver/operation.h"
+#include "tools/simgpu/ordering/order.h"
 
 namespace simgpu {
 
@@ -46,7 +47,7 @@ class OperationQueue {
   std::size_t count_ = 0;
 };
 
-/// A stream: its queue, its counters and its coarse clock. Operations are numbered from 1; the one with
+/// A stream: its queue and its counters. Operations are numbered from 1; the one with
 /// number `ticket` is done when `completed >= ticket`. Lives while a handle, queued work or an event refers
 /// to it.
 struct Stream {
@@ -61,19 +62,9 @@ struct Stream {
   std::uint64_t enqueued = 0;
   std::uint64_t completed = 0;
   std::uint64_t host_saw = 0;  ///< operations up to here were over when the host had waited or asked
-  std::int64_t clock_ns = 0;   ///< when its last operation ended
   OperationQueue queue;
-
-  /// When the operation with this number ended; an upper bound for one that is long past.
-  [[nodiscard]] std::int64_t end_of(std::uint64_t ticket) const {
-    if (ticket == 0) return 0;
-    const std::uint64_t oldest = completed < ends_.size() ? 1 : completed - ends_.size() + 1;
-    return ends_[(ticket < oldest ? oldest : ticket) % ends_.size()];
-  }
-  void set_end(std::uint64_t ticket, std::int64_t time_ns) { ends_[ticket % ends_.size()] = time_ns; }
-
- private:
-  std::array<std::int64_t, 256> ends_{};
+  std::shared_ptr<timing::Lane> time;     ///< the ledger's, from the first operation on
+  std::shared_ptr<ordering::Lane> order;  ///< the same
 };
 
 }  // namespace simgpu

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "tools/simgpu/driver/footprint.h"
 #include "tools/simgpu/driver/guard.h"
 
 namespace simgpu {
@@ -145,6 +146,9 @@ CUresult transfer(Driver& d, Context& context, const std::shared_ptr<Stream>& st
   if (pageable_src && !host_only) {
     const CUresult staged = stage(&copy);
     if (staged != CUDA_SUCCESS) return staged;
+    // The profile has no rate for the host's part of it; it is taken to be as fast as the link.
+    d.ledger.charge(
+        nanoseconds(static_cast<double>(copy.bytes()), context.gpu->config.link_h2d_bytes_per_second));
   }
   const bool wait = pageable_dst || host_only || (synchronous && !device_only && !pageable_src);
   const std::uint64_t ticket = enqueue(d, stream, std::move(copy));

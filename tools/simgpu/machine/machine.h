@@ -9,6 +9,7 @@
 #include "allocator/support/fault_plan.h"
 #include "tools/simgpu/machine/frames.h"
 #include "tools/simgpu/machine/report_page.h"
+#include "tools/simgpu/timing/shared_clock.h"
 
 namespace simgpu {
 
@@ -16,6 +17,18 @@ namespace simgpu {
 enum class Schedule : std::uint32_t {
   kAdversarial,  ///< as late and as reordered as the rules of streams and events allow, by seed
   kInOrder,      ///< at once, in the order of the calls
+};
+
+/// What events measure.
+enum class ClockMode : std::uint32_t {
+  kVirtual,  ///< when work would have run on the device: the same in every run, whatever the seed
+  kWall,     ///< when its bytes were moved here
+};
+
+/// What the host's own work costs in virtual time.
+enum class HostTime : std::uint32_t {
+  kFixed,     ///< each call what the profile says, the program's own work nothing
+  kMeasured,  ///< in addition the CPU time of the calling thread between calls: not reproducible
 };
 
 /// One device as its profile describes it (docs/reference/device-profiles.md): a member for each row of
@@ -63,6 +76,11 @@ struct MachineConfig {
   Schedule schedule = Schedule::kAdversarial;
   char faults[tidepool::kLargestFaultPlan +
               1]{};  ///< text of the fault plan; every process has its own counts
+  ClockMode clock = ClockMode::kVirtual;
+  HostTime host_time = HostTime::kFixed;
+  /// Processes that start together: engines are given once so many have called cuInit. 0: nobody is waited
+  /// for.
+  std::uint32_t processes_together = 0;
 };
 
 /// A mutex between processes. A process that dies with it leaves it usable.
@@ -103,7 +121,8 @@ struct Machine {
   std::array<FrameTable, MachineConfig::kMaxDevices> memory;
   std::array<ProcessSlot, kMaxProcesses> processes;
   std::atomic<std::uint32_t> process_count;  ///< that ever called cuInit
-  ReportPage departed;                       ///< numbers of ended processes whose slots were taken over
+  timing::SharedClock time;
+  ReportPage departed;  ///< numbers of ended processes whose slots were taken over
 };
 
 }  // namespace simgpu

@@ -82,6 +82,7 @@ std::unique_ptr<MachineFile> MachineFile::create(const MachineConfig& config) {
   auto made = std::unique_ptr<MachineFile>(new MachineFile(fd, machine));
   // The file is zero, which is the initial state of all but these.
   machine->config = config;
+  machine->time.expected.store(config.processes_together);
   machine->mutex.init();
   machine->maker_pid = ::getpid();
   for (std::uint32_t i = 0; i < config.device_count; ++i) {

@@ -34,6 +34,14 @@ void add(ReportPage::NameList& into, const ReportPage::NameList& from) {
   add(into.other, from.other);
 }
 
+void add_texts(ReportPage::ErrorText* into, Counter* into_total, const ReportPage::ErrorText* from,
+               const Counter& from_total) {
+  const std::size_t count = std::min<std::size_t>(from_total.load(), ReportPage::kMaxErrors);
+  std::size_t next = std::min<std::size_t>(into_total->load(), ReportPage::kMaxErrors);
+  for (std::size_t i = 0; i < count && next < ReportPage::kMaxErrors; ++i) into[next++] = from[i];
+  add(*into_total, from_total);
+}
+
 }  // namespace
 
 void add_report(ReportPage* into, const ReportPage& from) {
@@ -52,11 +60,11 @@ void add_report(ReportPage* into, const ReportPage& from) {
   add(into->unsupported, from.unsupported);
   add(into->export_tables, from.export_tables);
   if (from.static_runtime.load() != 0) into->static_runtime.store(1);
-  const std::size_t errors = std::min<std::size_t>(from.errors_total.load(), ReportPage::kMaxErrors);
-  std::size_t next = std::min<std::size_t>(into->errors_total.load(), ReportPage::kMaxErrors);
-  for (std::size_t i = 0; i < errors && next < ReportPage::kMaxErrors; ++i)
-    into->errors[next++] = from.errors[i];
-  add(into->errors_total, from.errors_total);
+  add(into->races_total, from.races_total);
+  add(into->possible_races_total, from.possible_races_total);
+  add_texts(into->races, &into->races_listed, from.races, from.races_listed);
+  into->virtual_ns.store(std::max(into->virtual_ns.load(), from.virtual_ns.load()));
+  add_texts(into->errors, &into->errors_total, from.errors, from.errors_total);
 }
 
 }  // namespace simgpu

@@ -51,6 +51,13 @@ struct ReportPage {
   NameList export_tables;  ///< private tables that were asked for, by UUID
 
   std::atomic<std::uint32_t> static_runtime;  ///< 1: the program itself has the static CUDA run time
+  /// Pairs of operations that touch the same bytes, one of them writing, with nothing that orders them; and
+  /// those of which it is only likely, because what they touch was inferred.
+  std::atomic<std::uint64_t> races_total;
+  std::atomic<std::uint64_t> possible_races_total;
+  std::atomic<std::uint64_t> races_listed;  ///< different ones, of which the first kMaxErrors have a text
+  ErrorText races[kMaxErrors];
+  std::atomic<std::uint64_t> virtual_ns;  ///< the host's virtual time after its latest call
 
   std::atomic<std::uint64_t> errors_total;  ///< errors that were reported; the first kMaxErrors have a text
   ErrorText errors[kMaxErrors];

@@ -23,6 +23,7 @@ class Lane {
   Lane& operator=(const Lane&) = delete;
 
   [[nodiscard]] std::uint64_t id() const { return id_; }
+  [[nodiscard]] LaneKind kind() const { return kind_; }
   /// The number of the latest operation.
   [[nodiscard]] std::uint64_t enqueued() const { return enqueued_; }
 

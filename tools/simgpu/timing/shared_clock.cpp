@@ -42,7 +42,7 @@ bool alive(int pid) {
 }  // namespace
 
 void SharedEngines::acquire() {
-  const std::int32_t me = ::getpid();
+  const std::int32_t me = pid_;
   for (unsigned tries = 1;; ++tries) {
     std::int32_t holder = 0;
     if (clock_.lock.compare_exchange_weak(holder, me, std::memory_order_acquire)) return;
@@ -62,6 +62,7 @@ void SharedEngines::release() {
 }
 
 bool SharedEngines::join(int rank, Nanos* start) {
+  pid_ = ::getpid();
   acquire();
   const std::uint32_t used = clock_.used.load();
   std::size_t free = used;
@@ -81,7 +82,7 @@ bool SharedEngines::join(int rank, Nanos* start) {
   *start = together ? 0 : std::max(slowest, slowest < 0 ? clock_.latest.load() : 0);
   slot_ = free;
   Slot& slot = mine();
-  slot.pid.store(::getpid());
+  slot.pid.store(pid_);
   slot.rank.store(rank >= 0 ? static_cast<std::uint64_t>(rank) : clock_.joined.load());
   slot.bound.store(*start);
   slot.calls.store(0);

@@ -89,6 +89,7 @@ class SharedEngines final : public Engines {
   SharedClock& clock_;
   Options options_;
   std::size_t slot_ = kNobody;
+  std::int32_t pid_ = 0;
   // How long this process has waited for whom.
   std::size_t watched_ = kNobody;
   std::uint64_t watched_calls_ = 0;

@@ -14,20 +14,34 @@ struct SimgpuParam {
   std::uint32_t size;    ///< bytes
 };
 
+/// What SimgpuGrid::mode can hold.
+enum {
+  /// Only what the launch touches and how much it computes is wanted: c.reads, c.writes and c.work of every
+  /// block, no phase. Asked only of bodies with SIMGPU_BODY_DECLARES.
+  SIMGPU_GRID_DECLARE = 1,
+};
+
+/// What SimgpuKernelBody::features can hold.
+enum {
+  SIMGPU_BODY_DECLARES = 1,  ///< obeys SIMGPU_GRID_DECLARE
+};
+
 /// One launch as its body sees it. Valid during the call only.
 struct SimgpuGrid {
   std::uint32_t grid[3];
   std::uint32_t block[3];
   std::uint32_t dynamic_shared;  ///< bytes asked for at the launch
-  std::uint32_t reserved;
-  const unsigned char* params;  ///< packed parameters, copied when the launch was called; 256-byte aligned
-  unsigned char* scratch;       ///< memory for shared memory and locals of one block; 256-byte aligned
+  std::uint32_t mode;            ///< SIMGPU_GRID_ flags
+  const unsigned char* params;   ///< packed parameters, copied when the launch was called; 256-byte aligned
+  unsigned char* scratch;        ///< memory for shared memory and locals of one block; 256-byte aligned
   std::size_t scratch_bytes;
   /// Checks that [address, address + bytes) is device memory that this launch may touch. Does not return if
   /// it is not: the launch ends with an illegal address.
   void (*check_range)(const void* address, std::size_t bytes, int is_write);
   /// Ends the launch as a failed one with this text (a string literal). Does not return.
   void (*fail)(const char* why);
+  /// Adds to the operations that the launch computes. There only with SIMGPU_GRID_DECLARE.
+  void (*work)(double operations);
 };
 
 /// A kernel's CPU body. Lives as long as the program.
@@ -38,6 +52,7 @@ struct SimgpuKernelBody {
   /// Runs every block of the launch. Runs under the device's lock inside a guarded region: it may not
   /// lock, allocate, throw or keep objects with destructors.
   void (*run)(const SimgpuGrid* launch);
+  std::uint32_t features;  ///< SIMGPU_BODY_ flags
 };
 
 /// Exported by simgpu's libcudart: ties a body to the host stub of a __global__ function, the address that

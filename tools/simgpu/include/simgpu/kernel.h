@@ -43,12 +43,18 @@
 ///   number of phases must not depend on the thread; the order of threads inside a phase is unspecified.
 /// - Code outside phases runs once per block on the CPU and in every thread on the device: it may only
 ///   compute block-uniform values. Values of a thread that cross phases live in local<T>.
-/// - Declare what the block reads and writes before touching it. simgpu traps every touch of unmapped device
-///   memory; a host pointer passed by mistake is trapped only by these declarations.
+/// - Declare what the block reads and writes before touching it, and only that. simgpu traps every touch of
+///   unmapped device memory; a host pointer passed by mistake is trapped only by these declarations. They are
+///   also what finds races between launches, and what says how long the launch takes; for both they are asked
+///   for when the launch is called, before earlier work has run. So they may depend on parameters and on the
+///   block, not on what is in memory.
+/// - `c.work(n)` says that the block computes n floating-point operations, for the time that the launch
+/// takes.
 /// - No warp intrinsics, no inline PTX, no floating-point atomics (their order is not fixed), no early return
 ///   between phases, no allocation, no objects with destructors, no exceptions.
 /// - `c.on_host()` may choose a plain loop over the block for speed. It must do the same operations on each
-///   value in the same order, so that the bits are the same.
+///   value in the same order, so that the bits are the same. Outside phases and that branch a body touches no
+///   memory.
 /// - Parameters are trivially copyable and at most 4 KiB together.
 ///
 /// Plain C++ (without nvcc) may use simgpu::kernel_body<Body, Args...>() with simgpuLibrarySetBody.
@@ -93,11 +99,13 @@ struct DeviceLocal {
 /// What a body sees when simgpu runs it: one block, its threads in order 0, 1, 2, …
 class CpuContext {
  public:
-  SIMGPU_HD explicit CpuContext(const SimgpuGrid& launch) : launch_(launch), block_{0, 0, 0} {}
+  SIMGPU_HD explicit CpuContext(const SimgpuGrid& launch)
+      : launch_(launch), block_{0, 0, 0}, declares_((launch.mode & SIMGPU_GRID_DECLARE) != 0) {}
 
   /// Runs f(tid) for every thread of the block.
   template <class F>
   SIMGPU_HD void phase(F&& f) {
+    if (declares_) return;
     const unsigned threads = block_threads();
     for (unsigned tid = 0; tid < threads; ++tid) f(tid);
   }
@@ -130,8 +138,13 @@ class CpuContext {
     launch_.check_range(address, bytes, 1);
   }
 
-  /// True on the CPU.
-  SIMGPU_HD constexpr bool on_host() const { return true; }
+  /// The block computes this many floating-point operations.
+  SIMGPU_HD void work(double operations) const {
+    if (declares_) launch_.work(operations);
+  }
+
+  /// True on the CPU, where the work of the block may be done by a loop.
+  SIMGPU_HD bool on_host() const { return !declares_; }
 
   /// Adds to an integer and returns its old value.
   template <class T>
@@ -147,6 +160,7 @@ class CpuContext {
   SIMGPU_HD T* block_array(std::size_t count) {
     static_assert(std::is_trivially_copyable<T>::value && std::is_trivially_destructible<T>::value,
                   "shared memory and locals hold plain values");
+    if (declares_) return reinterpret_cast<T*>(launch_.scratch);
     const std::size_t start = (used_ + alignof(T) - 1) / alignof(T) * alignof(T);
     if (count > (launch_.scratch_bytes - start) / sizeof(T)) {
       launch_.fail("shared memory and locals of one block exceed what simgpu provides (4 MiB)");
@@ -165,6 +179,7 @@ class CpuContext {
  private:
   const SimgpuGrid& launch_;
   Index3 block_;
+  bool declares_;  ///< nothing is run, only declarations are wanted
   std::size_t used_ = 0;
 };
 
@@ -195,6 +210,7 @@ class DeviceContext {
   }
   __device__ void reads(const void*, std::size_t) const {}
   __device__ void writes(const void*, std::size_t) const {}
+  __device__ void work(double) const {}
   __device__ constexpr bool on_host() const { return false; }
   template <class T>
   __device__ T atomic_add(T* address, T value) const {
@@ -265,9 +281,9 @@ __device__ DeviceLocal<T> local(DeviceContext&) {
 /// The description of Body::run called with parameters of these types.
 template <class Body, class... A>
 const SimgpuKernelBody* kernel_body() {
-  static const SimgpuKernelBody body = {sizeof(SimgpuKernelBody), sizeof...(A),
-                                        detail::kLayout<std::remove_cv_t<A>...>.params,
-                                        &detail::run_launch<Body, std::remove_cv_t<A>...>};
+  static const SimgpuKernelBody body = {
+      sizeof(SimgpuKernelBody), sizeof...(A), detail::kLayout<std::remove_cv_t<A>...>.params,
+      &detail::run_launch<Body, std::remove_cv_t<A>...>, SIMGPU_BODY_DECLARES};
   return &body;
 }
 

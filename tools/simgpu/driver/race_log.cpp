@@ -1,0 +1,74 @@
+#include "tools/simgpu/driver/race_log.h"
+
+#include <cinttypes>
+#include <cstdio>
+
+#include "tools/simgpu/driver/driver.h"
+#include "tools/simgpu/driver/footprint.h"
+#include "tools/simgpu/driver/report.h"
+
+namespace simgpu {
+namespace {
+
+using ordering::Access;
+using ordering::LaneKind;
+using ordering::Race;
+
+/// Different lines that are remembered; a program with more has other troubles.
+constexpr std::size_t kMaxTold = 4096;
+
+std::string hex(std::uint64_t n) {
+  char text[24];
+  std::snprintf(text, sizeof text, "0x%" PRIx64, n);
+  return text;
+}
+
+std::string stream_of(const Access& access) {
+  if (access.lane->kind() == LaneKind::kLegacy) return "the legacy default stream";
+  return "stream " + std::to_string(access.lane->id());
+}
+
+std::string who(const Access& access) {
+  return (is_kernel_name(access.name) ? "kernel '" + *access.name + "'" : "a " + *access.name) + " in " +
+         stream_of(access);
+}
+
+std::string where(const Race& race, const Access& access) {
+  return std::to_string(race.bytes) + " bytes at " + hex(race.place + access.shift);
+}
+
+const char* lead(const Race& race) {
+  return race.possible() ? "possible race (what is touched was inferred): " : "race: ";
+}
+
+}  // namespace
+
+bool RaceLog::count(const Race& race, const Key& key) {
+  add(race.possible() ? page().possible_races_total : page().races_total);
+  return told_.size() < kMaxTold && told_.insert(key).second;
+}
+
+void RaceLog::unordered(const std::vector<Race>& races) {
+  for (const Race& race : races) {
+    if (!count(race, {race.first.name, race.second.name, race.first.write, race.second.write})) continue;
+    std::string text = lead(race) + who(race.second);
+    text += race.second.write ? " writes " : " reads ";
+    text += where(race, race.second) + " (" + driver()->describe(race.place + race.second.shift) + ") that ";
+    text += who(race.first) + (race.first.write ? " writes" : " reads");
+    if (race.first.shift != race.second.shift) text += " at " + hex(race.place + race.first.shift);
+    text += ", and nothing orders them: let " + stream_of(race.second) +
+            " wait for an event that is recorded in " + stream_of(race.first) + " after it";
+    report_race(text);
+  }
+}
+
+void RaceLog::taken_away(const std::vector<Race>& users, const char* call) {
+  for (const Race& race : users) {
+    if (!count(race, {race.first.name, call, race.first.write, true})) continue;
+    report_race(lead(race) + std::string(call) + " takes away " + where(race, race.first) + " that " +
+                who(race.first) + " may still " + (race.first.write ? "write" : "read") + ": " + call +
+                " does not wait for it, so wait first");
+  }
+}
+
+}  // namespace simgpu
