@@ -1,4 +1,5 @@
 #include "tools/simgpu/driver/api.h"
+#include "tools/simgpu/driver/foreign.h"
 
 /// "Event Management" of the CUDA driver API.
 namespace simgpu {
@@ -18,6 +19,7 @@ CUresult record(Driver& d, Context& context, bool per_thread, CUevent event_hand
     return CUDA_ERROR_INVALID_HANDLE;
   }
   auto made = std::make_shared<EventRecord>();
+  number_record(d, *known, made.get());
   made->stream = stream;
   made->ticket = enqueue(d, stream, Mark{made});
   // Queueing can run a host function, without the device lock: the event may be gone by now.
@@ -50,9 +52,14 @@ CUresult elapsed(Driver& d, Context& context, float* ms, CUevent start_handle, C
 SIMGPU_API_CONTEXT(cuEventCreate, (CUevent * out, unsigned flags), out, flags) {
   if (out == nullptr || (flags & ~kEventFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((flags & CU_EVENT_INTERPROCESS) != 0) {
-    return (flags & CU_EVENT_DISABLE_TIMING) == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+    if ((flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
   }
   auto event = std::make_unique<Event>();
+  if ((flags & CU_EVENT_INTERPROCESS) != 0) {
+    event->shared = new_shared_event(d, &event->shared_index);
+    if (event->shared == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+    event->shared_generation = event->shared->generation.load();
+  }
   event->flags = flags;
   event->context = &context;
   *out = reinterpret_cast<CUevent>(event.get());
@@ -61,7 +68,11 @@ SIMGPU_API_CONTEXT(cuEventCreate, (CUevent * out, unsigned flags), out, flags) {
 }
 
 SIMGPU_API(cuEventDestroy_v2, (CUevent handle), handle) {
-  return d.events.erase(handle) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  const Event* event = find_event(d, handle);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  end_shared_event(*event);
+  d.events.erase(handle);
+  return CUDA_SUCCESS;
 }
 
 SIMGPU_API_TWINS(cuEventRecord, _ptsz, (CUevent event, CUstream stream), event, stream) {
@@ -77,6 +88,10 @@ SIMGPU_API_TWINS(cuEventRecordWithFlags, _ptsz, (CUevent event, CUstream stream,
 SIMGPU_API(cuEventQuery, (CUevent handle), handle) {
   const Event* event = find_event(d, handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const auto foreign = foreign_record(d, *event)) {
+    wait_for_others(d);
+    return met(d, *foreign) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  }
   if (event->record == nullptr) return CUDA_SUCCESS;
   const std::shared_ptr<EventRecord> record = event->record;
   const bool done = d.scheduler.poll(record->stream, record->ticket);
@@ -87,6 +102,13 @@ SIMGPU_API(cuEventQuery, (CUevent handle), handle) {
 SIMGPU_API(cuEventSynchronize, (CUevent handle), handle) {
   const Event* event = find_event(d, handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const auto foreign = foreign_record(d, *event)) {
+    while (!met(d, *foreign)) {
+      d.scheduler.run_everything_ready();
+      wait_for_others(d);
+    }
+    return CUDA_SUCCESS;
+  }
   if (event->record == nullptr) return CUDA_SUCCESS;
   const std::shared_ptr<EventRecord> record = event->record;
   return wait_for(d, record->stream, record->ticket);

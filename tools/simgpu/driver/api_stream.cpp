@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "tools/simgpu/driver/api.h"
+#include "tools/simgpu/driver/foreign.h"
 
 /// "Stream Management" of the CUDA driver API. What the default streams mean: the page "Stream
 /// synchronization behavior".
@@ -79,9 +80,15 @@ SIMGPU_API_TWINS(cuStreamWaitEvent, _ptsz, (CUstream handle, CUevent event_handl
   if (stream == nullptr || event == d.events.end()) return CUDA_ERROR_INVALID_HANDLE;
   if ((flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) != 0) return CUDA_ERROR_INVALID_VALUE;
   const std::shared_ptr<EventRecord>& record = event->second->record;
-  if (record == nullptr) return CUDA_SUCCESS;
   Operation operation;
-  operation.waits.push_back(Wait{record->stream, record->ticket});
+  if (const auto foreign = foreign_record(d, *event->second)) {
+    operation.until = *foreign;
+    d.ledger.order_unknown(stream);
+  } else if (record != nullptr) {
+    operation.waits.push_back(Wait{record->stream, record->ticket});
+  } else {
+    return CUDA_SUCCESS;
+  }
   d.scheduler.enqueue(stream, std::move(operation));
   return CUDA_SUCCESS;
 }

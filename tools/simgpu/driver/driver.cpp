@@ -46,7 +46,7 @@ Driver::Driver(std::unique_ptr<MachineFile> file, ProcessSlot* claimed)
       slot(*claimed),
       heap(space),
       ledger(**machine),
-      scheduler(mutex, config, ledger),
+      scheduler(*this, config, ledger),
       faults(config.faults) {
   for (std::uint32_t i = 0; i < config.device_count; ++i) {
     gpus.push_back(std::make_unique<Gpu>(static_cast<int>(i), *machine, slot));
@@ -155,6 +155,10 @@ bool Driver::follows(const Stream& stream, const Wait& operation) const {
 
 bool Driver::host_knows(const Wait& operation) const {
   return operation.stream->host_saw >= operation.ticket;
+}
+
+unsigned Driver::slot_number() const {
+  return static_cast<unsigned>(&slot - (*machine)->processes.data());
 }
 
 void Driver::synchronized() {

@@ -25,6 +25,10 @@ struct Event {
   unsigned flags = 0;
   const Context* context = nullptr;  ///< streams that record it belong to the same one
   std::shared_ptr<EventRecord> record;
+  SharedEvent* shared = nullptr;  ///< where processes share it
+  std::uint32_t shared_index = 0;
+  std::uint64_t shared_generation = 0;
+  bool opened = false;  ///< made by another process
 };
 
 /// Memory of another process that was opened by its handle.
@@ -81,6 +85,8 @@ struct Driver {
   [[nodiscard]] bool follows(const Stream& stream, const Wait& operation) const;
   /// True if the host has waited until that operation was over.
   [[nodiscard]] bool host_knows(const Wait& operation) const;
+  /// Of this process in the machine.
+  [[nodiscard]] unsigned slot_number() const;
   /// Called when the host has waited for work.
   void synchronized();
   /// True if every byte is mapped and work of this context's device may read it, or write it: memory of the

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
@@ -189,6 +190,34 @@ bool run_fill(const Stream& stream, const Fill& fill) {
   return true;
 }
 
+/// A wait for a value goes on when the value is there, or when its place is no longer the program's.
+bool check_value(const Stream& stream, const Condition& condition) {
+  if (condition.in_machine || value_usable(*driver(), condition.address, condition.bits)) return true;
+  fail(stream,
+       "illegal address: a wait for a value at " + hex(condition.address) + ", " +
+           driver()->describe(condition.address),
+       CUDA_ERROR_ILLEGAL_ADDRESS);
+  return false;
+}
+
+bool run_write(const Stream& stream, const ValueWrite& write) {
+  if (!value_usable(*driver(), write.address, write.bits)) {
+    fail(stream,
+         "illegal address: a write of a value at " + hex(write.address) + ", " +
+             driver()->describe(write.address),
+         CUDA_ERROR_ILLEGAL_ADDRESS);
+    return false;
+  }
+  if (write.bits == 64) {
+    std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(write.address))
+        .store(write.value, std::memory_order_release);
+  } else {
+    std::atomic_ref<std::uint32_t>(*reinterpret_cast<std::uint32_t*>(write.address))
+        .store(static_cast<std::uint32_t>(write.value), std::memory_order_release);
+  }
+  return true;
+}
+
 void free_plain(const PlainFree& plain) {
   Driver& d = *driver();
   // The next owner's work may run without coming after this: nothing orders the host with it.
@@ -218,7 +247,12 @@ void prepare(Operation& operation) {
 }
 
 bool execute(const Stream& stream, const Operation& operation) {
+  const auto* mark = std::get_if<Mark>(&operation.work);
+  // Other processes wait for it, whatever has become of this context.
+  if (mark != nullptr && mark->record->shared != nullptr)
+    mark->record->shared->complete(mark->record->number);
   if (stream.context->sticky != CUDA_SUCCESS) return true;
+  if (operation.until && !check_value(stream, *operation.until)) return false;
   if (const auto* launch = std::get_if<Launch>(&operation.work)) return run_launch(stream, *launch);
   if (const auto* copy = std::get_if<Copy>(&operation.work)) return run_copy(stream, *copy);
   if (const auto* fill = std::get_if<Fill>(&operation.work)) return run_fill(stream, *fill);
@@ -226,9 +260,8 @@ bool execute(const Stream& stream, const Operation& operation) {
     change->begin ? change->pool->begin(change->base, change->size) : change->pool->end(change->base);
   }
   if (const auto* plain = std::get_if<PlainFree>(&operation.work)) free_plain(*plain);
-  if (const auto* mark = std::get_if<Mark>(&operation.work); mark != nullptr && driver()->ledger.wall()) {
-    mark->record->when.time = wall_time();
-  }
+  if (const auto* write = std::get_if<ValueWrite>(&operation.work)) return run_write(stream, *write);
+  if (mark != nullptr && driver()->ledger.wall()) mark->record->when.time = wall_time();
   return true;
 }
 

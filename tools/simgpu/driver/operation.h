@@ -3,15 +3,18 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <variant>
 #include <vector>
 
+#include "tools/simgpu/driver/condition.h"
 #include "tools/simgpu/driver/cuda_api.h"
 #include "tools/simgpu/timing/lane.h"
 
 namespace simgpu {
 
 struct Kernel;
+struct SharedEvent;
 class Pool;
 struct Stream;
 
@@ -25,7 +28,9 @@ struct Wait {
 struct EventRecord {
   std::shared_ptr<Stream> stream;
   std::uint64_t ticket = 0;
-  timing::Stamp when;  ///< once it is known
+  timing::Stamp when;             ///< once it is known
+  SharedEvent* shared = nullptr;  ///< of an event that processes share
+  std::uint64_t number = 0;       ///< of the record there
 };
 
 /// A kernel launch with its parameters as they were at the call.
@@ -96,13 +101,21 @@ struct PlainFree {
   std::uint64_t base = 0;
 };
 
+/// One value in memory, written in stream order.
+struct ValueWrite {
+  std::uint64_t address = 0;
+  std::uint64_t value = 0;
+  std::uint32_t bits = 32;  ///< 32 or 64
+};
+
 /// Only waits.
 struct Nothing {};
 
 /// One piece of queued work.
 struct Operation {
   std::vector<Wait> waits;
-  std::variant<Nothing, Launch, Copy, Fill, HostCall, Mark, PoolChange, PlainFree> work;
+  std::optional<Condition> until;  ///< not before this has come about
+  std::variant<Nothing, Launch, Copy, Fill, HostCall, Mark, PoolChange, PlainFree, ValueWrite> work;
 };
 
 }  // namespace simgpu

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "tools/simgpu/driver/driver.h"
 #include "tools/simgpu/driver/execute.h"
+#include "tools/simgpu/driver/foreign.h"
 #include "tools/simgpu/driver/ledger.h"
 #include "tools/simgpu/driver/report.h"
 
@@ -13,8 +15,12 @@ constexpr std::uint64_t kNone = 0;  ///< no stream has this id
 
 }  // namespace
 
-Scheduler::Scheduler(std::mutex& device_mutex, const MachineConfig& config, Ledger& ledger)
-    : device_mutex_(device_mutex), ledger_(ledger), schedule_(config.schedule), random_(config.seed) {}
+Scheduler::Scheduler(Driver& driver, const MachineConfig& config, Ledger& ledger)
+    : driver_(driver),
+      device_mutex_(driver.mutex),
+      ledger_(ledger),
+      schedule_(config.schedule),
+      random_(config.seed) {}
 
 void Scheduler::add_legacy_waits(const std::shared_ptr<Stream>& stream, Operation& operation) const {
   if (!stream->blocking) return;
@@ -39,13 +45,15 @@ std::uint64_t Scheduler::enqueue(const std::shared_ptr<Stream>& stream, Operatio
   if (stream->queue.size() > report.longest_queue.load(std::memory_order_relaxed)) {
     report.longest_queue.store(stream->queue.size(), std::memory_order_relaxed);
   }
-  if (schedule_ == Schedule::kInOrder) complete(stream, ticket);
+  if (schedule_ == Schedule::kInOrder) run_everything_ready();
   return ticket;
 }
 
 bool Scheduler::ready(Stream& stream) const {
   if (stream.running || stream.queue.empty()) return false;
-  const std::vector<Wait>& waits = stream.queue.front().waits;
+  const Operation& next = stream.queue.front();
+  if (next.until && !met(driver_, *next.until)) return false;
+  const std::vector<Wait>& waits = next.waits;
   return std::all_of(waits.begin(), waits.end(),
                      [](const Wait& wait) { return wait.stream->completed >= wait.ticket; });
 }
@@ -96,6 +104,10 @@ void Scheduler::step_toward(const std::shared_ptr<Stream>& stream, std::uint64_t
     for (const Wait& wait : at->queue.front().waits) {
       if (wait.stream->completed < wait.ticket && random_.one_in(++seen)) blocked_by = &wait;
     }
+    if (blocked_by == nullptr && at->queue.front().until && !met(driver_, *at->queue.front().until)) {
+      if (!run_some_ready(kNone)) wait_for_others(driver_);
+      return;
+    }
     if (blocked_by == nullptr) return run_first(at);
     at = blocked_by->stream;
   }
@@ -119,16 +131,20 @@ void Scheduler::change_mood() {
   starved_ = busy_.empty() ? 0 : busy_[random_.below(busy_.size())]->id;
 }
 
+void Scheduler::run_everything_ready() {
+  while (run_some_ready(kNone)) {
+  }
+}
+
 void Scheduler::breathe() {
-  if (busy_.empty() || schedule_ == Schedule::kInOrder) return;
+  if (busy_.empty()) return;
+  if (schedule_ == Schedule::kInOrder) return run_everything_ready();
   if (mood_left_-- == 0) change_mood();
   switch (mood_) {
     case Mood::kNothing:
       return;
     case Mood::kEverything:
-      while (run_some_ready(kNone)) {
-      }
-      return;
+      return run_everything_ready();
     case Mood::kALittle:
       for (std::uint64_t n = random_.below(4); n > 0; --n) run_some_ready(kNone);
       return;
@@ -184,6 +200,10 @@ void Scheduler::discard(const Context* context) {
       const Operation operation = stream->queue.pop();
       const auto* call = std::get_if<HostCall>(&operation.work);
       if (call != nullptr && call->discarded != nullptr) to_be_told.push_back(*call);
+      const auto* mark = std::get_if<Mark>(&operation.work);
+      if (mark != nullptr && mark->record->shared != nullptr) {
+        mark->record->shared->complete(mark->record->number);
+      }
     }
     stream->completed = stream->enqueued;
     unlist_if_empty(*stream);

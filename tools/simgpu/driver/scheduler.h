@@ -13,6 +13,7 @@
 namespace simgpu {
 
 class Ledger;
+struct Driver;
 
 /// Decides when queued work runs. There is no thread of the device's own: work runs inside API calls, in the
 /// calling thread, under the device lock.
@@ -23,12 +24,13 @@ class Ledger;
 /// nothing, run everything, run a little, run all streams but one. So both extremes occur, and for one seed
 /// a program with one thread always sees the same order.
 ///
-/// In order: every operation runs in the call that queues it.
+/// In order: every operation runs in the call that queues it, unless it waits for a value in memory that is
+/// not there yet.
 ///
 /// All functions are called with the device lock held; it is released while a host function runs.
 class Scheduler {
  public:
-  Scheduler(std::mutex& device_mutex, const MachineConfig& config, Ledger& ledger);
+  Scheduler(Driver& driver, const MachineConfig& config, Ledger& ledger);
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
@@ -45,6 +47,9 @@ class Scheduler {
   /// True if the operation is done. If it is not, work comes nearer to it, so that a loop that asks ends.
   bool poll(const std::shared_ptr<Stream>& stream, std::uint64_t ticket);
 
+  /// Runs what can run now, until nothing can.
+  void run_everything_ready();
+
   /// Throws the queued work of a context away: after an error that ended it.
   void discard(const Context* context);
 
@@ -53,7 +58,8 @@ class Scheduler {
 
   bool ready(Stream& stream) const;
   void complete(const std::shared_ptr<Stream>& stream, std::uint64_t ticket);
-  /// One step towards that operation: runs the first operation of the chain that it waits for.
+  /// One step towards that operation: runs the first operation of the chain that it waits for. Where that
+  /// waits for a value in memory, runs something else that can run, or waits a moment for whoever writes it.
   void step_toward(const std::shared_ptr<Stream>& stream, std::uint64_t ticket);
   void run_first(const std::shared_ptr<Stream>& stream);
   /// Runs the first operation of a ready stream, chosen by chance, but not of the stream with this id.
@@ -63,6 +69,7 @@ class Scheduler {
   void wait_for_host_function();
   void change_mood();
 
+  Driver& driver_;
   std::mutex& device_mutex_;
   Ledger& ledger_;
   std::condition_variable host_function_done_;

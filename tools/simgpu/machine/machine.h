@@ -9,6 +9,7 @@
 #include "allocator/support/fault_plan.h"
 #include "tools/simgpu/machine/frames.h"
 #include "tools/simgpu/machine/report_page.h"
+#include "tools/simgpu/machine/shared_event.h"
 #include "tools/simgpu/timing/shared_clock.h"
 
 namespace simgpu {
@@ -110,7 +111,7 @@ struct ProcessSlot {
 /// process itself where there is none) and named to its processes by SIMGPU_MACHINE. It outlives every
 /// process, so reports can be written however those end.
 struct Machine {
-  static constexpr std::uint32_t kVersion = 2;
+  static constexpr std::uint32_t kVersion = 3;
   static constexpr std::size_t kMaxProcesses = 64;
 
   std::atomic<std::uint32_t> version;
@@ -120,6 +121,7 @@ struct Machine {
   std::array<std::int32_t, MachineConfig::kMaxDevices> memory_fds;  ///< the devices' memory files
   std::array<FrameTable, MachineConfig::kMaxDevices> memory;
   std::array<ProcessSlot, kMaxProcesses> processes;
+  SharedEvents shared_events;
   std::atomic<std::uint32_t> process_count;  ///< that ever called cuInit
   timing::SharedClock time;
   ReportPage departed;  ///< numbers of ended processes whose slots were taken over

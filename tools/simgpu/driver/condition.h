@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+
+#include "tools/simgpu/driver/cuda_api.h"
+
+namespace simgpu {
+
+struct Driver;
+
+/// A value in memory that must have come about before an operation runs: of a stream memory operation
+/// (cuStreamWaitValue), or of an event that processes share.
+struct Condition {
+  std::uint64_t address = 0;
+  std::uint64_t value = 0;
+  std::uint32_t bits = 32;                      ///< 32 or 64
+  unsigned compare = CU_STREAM_WAIT_VALUE_GEQ;  ///< CUstreamWaitValue_flags
+  bool in_machine = false;                      ///< in the machine file, not in memory of the program
+};
+
+/// True if it is so now, and also where the address cannot be read any more: the operation then runs and says
+/// what is wrong.
+bool met(const Driver& driver, const Condition& condition);
+
+/// True if work may read or write a value of this size here now.
+bool value_usable(const Driver& driver, std::uint64_t address, std::uint32_t bits);
+
+}  // namespace simgpu
