@@ -110,4 +110,16 @@ CASE("sticky.host_functions_do_not_run_after_it", "CUDA Driver API, Execution Co
   EXPECT(!ran);
 }
 
+CASE("sticky.callbacks_are_told_the_error", "CUDA Driver API, Stream Management: cuStreamAddCallback") {
+  use_device();
+  const CUstream stream = make_stream();
+  static CUresult told = CUDA_SUCCESS;
+  break_context(stream);
+  const CUresult queued = CU(cuStreamAddCallback)(
+      stream, [](CUstream, CUresult status, void*) { told = status; }, nullptr, 0);
+  EXPECT(queued == CUDA_SUCCESS || queued == CUDA_ERROR_ILLEGAL_ADDRESS);
+  REFUSES(CU(cuStreamSynchronize)(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+  if (queued == CUDA_SUCCESS) EXPECT_EQ(told, CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
 }  // namespace conformance

@@ -22,6 +22,8 @@ std::string pci_bus_id(int ordinal) {
 int attribute_value(const Gpu& gpu, CUdevice_attribute attribute) {
   const DeviceConfig& config = gpu.config;
   switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
+      return config.compute_major >= 9 ? 1 : 0;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
       return config.compute_major;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:

@@ -10,13 +10,34 @@ struct Attributes {
   bool cooperative = false;
 };
 
+/// A cluster has no dimension of 0 and divides the grid; 8 blocks is the largest portable size, 16 the
+/// largest of all. Bodies run block by block, so clusters change nothing else.
+CUresult check_cluster(const Context& context, const Kernel* kernel, const CUlaunchConfig& c,
+                       const CUlaunchAttributeValue& value) {
+  constexpr int kClustersSince = 9;  // compute capability
+  constexpr std::uint64_t kPortable = 8;
+  constexpr std::uint64_t kLargest = 16;
+  const auto& size = value.clusterDim;
+  if (context.gpu->config.compute_major < kClustersSince) return CUDA_ERROR_NOT_SUPPORTED;
+  if (size.x == 0 || size.y == 0 || size.z == 0) return CUDA_ERROR_INVALID_VALUE;
+  const std::uint64_t most = kernel != nullptr && kernel->non_portable_cluster != 0 ? kLargest : kPortable;
+  const bool divides = c.gridDimX % size.x == 0 && c.gridDimY % size.y == 0 && c.gridDimZ % size.z == 0;
+  return divides && std::uint64_t{size.x} * size.y * size.z <= most ? CUDA_SUCCESS
+                                                                    : CUDA_ERROR_INVALID_CLUSTER_SIZE;
+}
+
 /// Attributes that only tune are accepted; those that order work in a way the scheduler has not are refused.
-CUresult read_attributes(const CUlaunchConfig& c, Attributes* out) {
+CUresult read_attributes(const Context& context, const Kernel* kernel, const CUlaunchConfig& c,
+                         Attributes* out) {
   if (c.numAttrs > 0 && c.attrs == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < c.numAttrs; ++i) {
     switch (c.attrs[i].id) {
       case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
         out->cooperative = c.attrs[i].value.cooperative != 0;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+        if (const CUresult fits = check_cluster(context, kernel, c, c.attrs[i].value); fits != CUDA_SUCCESS)
+          return fits;
         break;
       case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
       case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
@@ -84,7 +105,7 @@ SIMGPU_API_TWINS(cuLaunchKernelEx, _ptsz,
                  extra) {
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Attributes attributes;
-  const CUresult read = read_attributes(*config, &attributes);
+  const CUresult read = read_attributes(context, find_kernel(d, f), *config, &attributes);
   if (read != CUDA_SUCCESS) return read;
   return launch(d, context, per_thread, f, *config, params, extra, attributes.cooperative);
 }
