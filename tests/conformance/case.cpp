@@ -50,8 +50,11 @@ bool enroll(const char* name, const char* section, unsigned traits, void (*body)
 }
 
 void run_case(const Case& chosen, int verdict_fd) {
+  // A missing wait shows in some rounds only: the work that came in time in one is late in another.
+  constexpr int kRounds = 8;
   g_verdict_fd = verdict_fd;
-  chosen.body();
+  const bool again = (chosen.traits & kOrder) != 0 && (chosen.traits & kOnce) == 0;
+  for (int round = 0; round < (again ? kRounds : 1); ++round) chosen.body();
   end_with("pass", 0);
 }
 

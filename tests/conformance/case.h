@@ -22,8 +22,10 @@ namespace conformance {
 
 enum Traits : unsigned {
   kPlain = 0,
-  kOrder = 1,  ///< depends on the order of work: a simulated device runs it under several seeds
+  kOrder = 1,  ///< depends on the order of work: it is run several times, on a simulated device under several
+               ///< seeds
   kAlone = 2,  ///< counts the device's free memory: nothing else may run beside it
+  kOnce = 4,   ///< with kOrder: the body starts a second process and can run once only
 };
 
 struct Case {
@@ -72,6 +74,8 @@ void check_equal(const A& got, const B& want, const char* text, const char* file
 
 #define CASE(name, section) TP_CASE(__LINE__, name, section, ::conformance::kPlain)
 #define CASE_ORDER(name, section) TP_CASE(__LINE__, name, section, ::conformance::kOrder)
+#define CASE_ORDER_ONCE(name, section) \
+  TP_CASE(__LINE__, name, section, ::conformance::kOrder | ::conformance::kOnce)
 #define CASE_ALONE(name, section) TP_CASE(__LINE__, name, section, ::conformance::kAlone)
 
 /// The call succeeds.

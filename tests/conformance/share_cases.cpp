@@ -247,8 +247,8 @@ CASE("ipc.mapped_handles_have_no_ipc_handle",
   FAILS(CU(cuIpcGetMemHandle)(&handle, mapped(create_memory(unit), unit)));
 }
 
-CASE_ORDER("ipc.an_event_orders_work_of_two_processes",
-           IPC_EVENT "cuIpcGetEventHandle, cuIpcOpenEventHandle") {
+CASE_ORDER_ONCE("ipc.an_event_orders_work_of_two_processes",
+                IPC_EVENT "cuIpcGetEventHandle, cuIpcOpenEventHandle") {
   Partner partner([](const Partner::Channel& channel) {
     need_ipc();
     CUevent event = nullptr;

@@ -215,6 +215,7 @@ CASE_ORDER("stream.host_functions_run_in_order_with_the_device", EXECUTION "cuLa
 
 CASE_ORDER("stream.host_functions_run_once_each", EXECUTION "cuLaunchHostFunc") {
   use_device();
+  g_seen.clear();
   const CUstream stream = make_stream();
   for (int i = 0; i < 50; ++i) queue_note(stream, i);
   OK(CU(cuStreamSynchronize)(stream));
