@@ -134,6 +134,27 @@ CASE_ORDER("pool.reuse_in_one_stream_keeps_the_order", POOL "cuMemFreeAsync") {
   for (unsigned i = 0; i < 64; ++i) EXPECT_WORDS(out + i * 4 * kKiB, 1024, 10 * i);
 }
 
+CASE_ORDER("pool.memory_freed_in_another_stream_is_waited_for",
+           POOL "cuMemPoolSetAttribute, internal dependencies") {
+  prepare();
+  const CUmemoryPool pool = make_pool();
+  const CUstream one = make_stream(CU_STREAM_NON_BLOCKING);
+  const CUstream two = make_stream(CU_STREAM_NON_BLOCKING);
+  const CUdeviceptr out = allocate(4 * kKiB);
+  OK(CU(cuMemsetD8)(out, 0, 4 * kKiB));
+  OK(CU(cuCtxSynchronize)());
+  const CUdeviceptr memory = from_pool(pool, 4 * kKiB, one);
+  slow_fill(memory, 1024, 3, one);
+  copy_words(memory, out, 1024, one);
+  OK(CU(cuMemFreeAsync)(memory, one));
+  for (int i = 0; i < 4; ++i) {
+    const CUdeviceptr other = from_pool(pool, 4 * kKiB, two);
+    fill(other, 1024, 5000, two);
+    OK(CU(cuMemFreeAsync)(other, two));
+  }
+  EXPECT_WORDS(out, 1024, 3);
+}
+
 CASE("pool.allocations_do_not_overlap", POOL "cuMemAllocAsync") {
   prepare();
   const CUstream stream = make_stream();
