@@ -33,10 +33,6 @@ void* pointer(std::uint64_t address) {
   return reinterpret_cast<void*>(address);
 }
 
-constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t unit) {
-  return (n + unit - 1) / unit * unit;
-}
-
 int protection(unsigned access) {
   switch (access) {
     case CU_MEM_ACCESS_FLAGS_PROT_READ:

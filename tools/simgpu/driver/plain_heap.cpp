@@ -8,13 +8,8 @@
 namespace simgpu {
 namespace {
 
-constexpr std::uint64_t kAlignment = 512;
 constexpr std::uint64_t kLargestShared = std::uint64_t{1} << 20;
 constexpr std::size_t kRememberFreed = 4096;
-
-constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t unit) {
-  return (n + unit - 1) / unit * unit;
-}
 
 }  // namespace
 
@@ -77,7 +72,7 @@ CUresult PlainHeap::allocate(std::uint64_t size, Context* owner, std::uint64_t* 
     result = new_segment(gpu, block.rounded, &block.base);
     block.segment = block.base;
   } else {
-    block.rounded = round_up(size, kAlignment);
+    block.rounded = round_up(size, kAllocationAlignment);
     result = from_slab(gpu, block.rounded, &block.base, &block.segment);
     if (result == CUDA_SUCCESS) gpu.physical.poison(reinterpret_cast<void*>(block.base), block.rounded);
   }

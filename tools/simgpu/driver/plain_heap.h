@@ -13,6 +13,9 @@ struct Context;
 struct Gpu;
 class Pool;
 
+/// Starts of allocations, plain ones and those of pools, are multiples of this many bytes.
+inline constexpr std::uint64_t kAllocationAlignment = 512;
+
 /// One plain allocation (cuMemAlloc).
 struct PlainBlock {
   std::uint64_t base = 0;

@@ -7,15 +7,6 @@
 #include "tools/simgpu/driver/driver.h"
 
 namespace simgpu {
-namespace {
-
-constexpr std::uint64_t kAlignment = 512;
-
-constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t unit) {
-  return (n + unit - 1) / unit * unit;
-}
-
-}  // namespace
 
 Pool::Pool(Driver& driver, Gpu& gpu, const CUmemPoolProps& props)
     : driver_(driver), gpu_(gpu), props_(props) {
@@ -83,7 +74,7 @@ CUresult Pool::allocate(std::uint64_t size, Context* owner, const std::shared_pt
                         std::uint64_t* out) {
   if (size == 0) return CUDA_ERROR_INVALID_VALUE;
   if (size > gpu_.physical.capacity()) return CUDA_ERROR_OUT_OF_MEMORY;
-  const std::uint64_t rounded = round_up(size, kAlignment);
+  const std::uint64_t rounded = round_up(size, kAllocationAlignment);
   Place place;
   const CUresult result = make_room(rounded, stream, &place);
   if (result != CUDA_SUCCESS) return result;
