@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <string>
 
 #include "tests/process/child_process.h"
@@ -66,6 +67,11 @@ TEST_CASE("command: wrong words are refused with one line, a hint and 125") {
   refused({"--seed", "--", "true"}, "option --seed needs a value");
   refused({"--schedule", "inorde", "--", "true"},
           "--schedule inorde: want adversarial or inorder (did you mean 'inorder'?)");
+  refused({"--clock", "wal", "--", "true"}, "--clock wal: want virtual or wall (did you mean 'wall'?)");
+  refused({"--host-time", "none", "--", "true"}, "--host-time none: want fixed or measured");
+  refused({"--clock", "wall", "--trace", "t.json", "--", "true"},
+          "--trace shows virtual time; it goes without --clock wall");
+  refused({"--trace", "/nonexistent/t.json", "--", "true"}, "cannot write the trace to /nonexistent/t.json");
   refused({"--memory", "1KiB", "--", "true"},
           "--memory 1KiB: want bytes from 2MiB to 1TiB, as in 268435456 or 256MiB");
   refused({"--memory", "4MiB,", "--", "true"},
@@ -243,6 +249,48 @@ TEST_CASE("program: the static run time is named, and does not pass for a progra
               " is linked with the static CUDA run time, which needs the vendor's driver: its CUDA calls "
               "fail here; build it with -cudart shared\n");
   REQUIRE(contains(read_file(file), "\"6bd5fb6c-5bf4-e74a-8987-d93912fd9df9\": 1"));
+}
+
+TEST_CASE("program: the trace is JSON, the same for every seed, and agrees with the report") {
+  const ScratchFolder folder;
+  const std::string file = folder / "trace.json";
+  const std::string report = folder / "report.json";
+  // The process' number differs from run to run, and nothing else.
+  const auto trace = [&](const char* seed) {
+    REQUIRE(simgpu({"--seed", seed, "--trace", file, "--report", report, "--", kPipeline}).code() == 0);
+    const std::string text = read_file(file);
+    return std::regex_replace(text, std::regex("\"process\":[0-9]+"), "\"process\":0");
+  };
+  const std::string first = trace("1");
+  REQUIRE(first.substr(0, 3) == "[\n{");
+  REQUIRE(first.substr(first.size() - 5) == "}}\n]\n");
+  REQUIRE(contains(first, "\"name\":\"device 0: NVIDIA H100 80GB HBM3\""));
+  REQUIRE(trace("2") == first);
+  long kernels = 0;
+  for (std::size_t at = first.find("\"cat\":\"compute\""); at != std::string::npos;
+       at = first.find("\"cat\":\"compute\"", at + 1)) {
+    ++kernels;
+  }
+  REQUIRE(kernels >= 20);
+  REQUIRE(number(read_file(report), "compute") > 0);
+}
+
+TEST_CASE("program: a killed program's trace can still be read") {
+  const ScratchFolder folder;
+  const std::string file = folder / "trace.json";
+  REQUIRE(simgpu({"--trace", file, "--", "sh", "-c", kPipeline + " > /dev/null; kill -KILL $$"}).code() ==
+          -SIGKILL);
+  const std::string text = read_file(file);
+  REQUIRE(text.substr(text.size() - 5) == "}}\n]\n");
+}
+
+TEST_CASE("program: wall-clock and measured time say what they are") {
+  const ScratchFolder folder;
+  const std::string file = folder / "report.json";
+  REQUIRE(simgpu({"--clock", "wall", "--report", file, "--", kPipeline}).code() == 0);
+  REQUIRE(contains(read_file(file), "\"clock\": \"wall\""));
+  REQUIRE(simgpu({"--host-time", "measured", "--report", file, "--", kPipeline}).code() == 0);
+  REQUIRE(contains(read_file(file), "\"host_time\": \"measured\""));
 }
 
 TEST_CASE("program: the report is written after SIGKILL too") {

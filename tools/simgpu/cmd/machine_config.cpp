@@ -55,6 +55,15 @@ std::unique_ptr<MachineConfig> machine_config(const Options& options, const std:
   auto c = std::make_unique<MachineConfig>();
   c->seed = options.seed;
   c->schedule = options.schedule == "inorder" ? Schedule::kInOrder : Schedule::kAdversarial;
+  c->clock = options.clock == "wall" ? ClockMode::kWall : ClockMode::kVirtual;
+  c->host_time = options.host_time == "measured" ? HostTime::kMeasured : HostTime::kFixed;
+  if (!options.trace.empty()) {
+    if (options.clock == "wall") throw UsageError("--trace shows virtual time; it goes without --clock wall");
+    const std::string path = std::filesystem::absolute(options.trace).string();
+    if (path.size() >= sizeof c->trace)
+      throw UsageError("--trace " + options.trace + ": the name is too long");
+    std::copy(path.begin(), path.end(), std::begin(c->trace));
+  }
   c->device_count = static_cast<std::uint32_t>(options.devices.size());
   for (std::size_t i = 0; i < options.devices.size(); ++i) c->devices[i] = device(options, i, profile_folder);
   if (!options.faults.empty()) {

@@ -16,6 +16,7 @@
 #include "tools/simgpu/cmd/machine_config.h"
 #include "tools/simgpu/cmd/options.h"
 #include "tools/simgpu/cmd/report.h"
+#include "tools/simgpu/cmd/trace_file.h"
 #include "tools/simgpu/machine/machine_file.h"
 
 namespace {
@@ -69,7 +70,9 @@ Ending run(const Options& options) {
     throw std::runtime_error(std::string("cannot make a machine: ") + std::strerror(errno));
   // A report that cannot be written is better known before a long run than after it.
   if (!options.report.empty()) write_report(options.report, "");
+  if (!options.trace.empty()) begin_trace(options.trace, (*machine)->config);
   Ending ending = run_command(options.command, variables(*machine));
+  if (!options.trace.empty()) end_trace(options.trace);
   if (!options.report.empty()) write_report(options.report, report_json(**machine, ending));
   if (ending.signal == 0 && ending.exit_code == 0 && has_static_runtime(**machine, ending.pid))
     ending.exit_code = kOwnFailure;

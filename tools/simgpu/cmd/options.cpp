@@ -11,8 +11,9 @@
 namespace simgpu::cmd {
 namespace {
 
-const std::vector<std::string> kOptionNames = {"--device", "--memory",  "--seed", "--schedule", "--faults",
-                                               "--report", "--summary", "--help", "--version"};
+const std::vector<std::string> kOptionNames = {"--device", "--memory",    "--seed",   "--schedule",
+                                               "--clock",  "--host-time", "--faults", "--report",
+                                               "--trace",  "--summary",   "--help",   "--version"};
 
 std::uint64_t parse_seed(const std::string& text) {
   std::uint64_t value = 0;
@@ -38,10 +39,10 @@ std::vector<std::uint64_t> parse_memory(const std::string& text) {
   return sizes;
 }
 
-std::string parse_schedule(const std::string& text) {
-  if (text == "adversarial" || text == "inorder") return text;
-  throw UsageError("--schedule " + text + ": want adversarial or inorder" +
-                   suggestion(text, {"adversarial", "inorder"}));
+std::string one_of(const std::string& option, const std::string& text, const std::string& one,
+                   const std::string& other) {
+  if (text == one || text == other) return text;
+  throw UsageError(option + " " + text + ": want " + one + " or " + other + suggestion(text, {one, other}));
 }
 
 /// Sets the option to its value.
@@ -53,7 +54,13 @@ void set(Options* o, const std::string& name, const std::string& value) {
   } else if (name == "--seed") {
     o->seed = parse_seed(value);
   } else if (name == "--schedule") {
-    o->schedule = parse_schedule(value);
+    o->schedule = one_of(name, value, "adversarial", "inorder");
+  } else if (name == "--clock") {
+    o->clock = one_of(name, value, "virtual", "wall");
+  } else if (name == "--host-time") {
+    o->host_time = one_of(name, value, "fixed", "measured");
+  } else if (name == "--trace") {
+    o->trace = value;
   } else if (name == "--faults") {
     o->faults = value;
   } else if (value == "-") {
@@ -138,8 +145,13 @@ const char* help_text() {
          "  --seed N             chooses the order in which queued work runs (default 1)\n"
          "  --schedule WORD      adversarial: as late and reordered as CUDA allows (default);\n"
          "                       inorder: at once, in the order of the calls\n"
+         "  --clock WORD         virtual: time follows from the calls and the profile, the same in\n"
+         "                       every run (default); wall: the time of this computer\n"
+         "  --host-time WORD     fixed: each call costs what the profile says (default);\n"
+         "                       measured: what the program's threads really took; not reproducible\n"
          "  --faults FILE        a fault plan: calls that fail, copies that arrive wrong, ...\n"
          "  --report FILE        writes what the devices did as JSON; - is --summary\n"
+         "  --trace FILE         writes when each engine worked, for Perfetto or chrome://tracing\n"
          "  --summary            prints what the devices did on stderr\n"
          "  --help, --version\n"
          "\n"

@@ -22,7 +22,10 @@ struct Options {
   std::vector<std::uint64_t> memory_bytes;  ///< none: the profiles'; one: of each device; else one for each
   std::uint64_t seed = 1;
   std::string schedule = "adversarial";
-  std::string faults;    ///< file of the fault plan; empty: none
+  std::string faults;  ///< file of the fault plan; empty: none
+  std::string clock = "virtual";
+  std::string host_time = "fixed";
+  std::string trace;     ///< file of the trace of the engines; empty: none
   std::string report;    ///< file of the JSON report; empty: none
   bool summary = false;  ///< a readable report on stderr
   std::vector<std::string> command;

@@ -57,7 +57,9 @@ void put_page(JsonWriter* out, const ReportPage& page) {
   out->end();
 }
 
-void put_device(JsonWriter* out, const DeviceConfig& config, const DeviceUse& use) {
+/// Of all processes together.
+void put_device(JsonWriter* out, const DeviceConfig& config, const DeviceUse& use,
+                const std::atomic<std::uint64_t> (&busy)[timing::kEngines]) {
   out->element()
       .text("name", static_cast<const char*>(config.name))
       .text("compute_capability",
@@ -68,6 +70,12 @@ void put_device(JsonWriter* out, const DeviceConfig& config, const DeviceUse& us
       .number("physical_peak_bytes", use.peak)
       .number("plain_now_bytes", use.plain_now)
       .number("vmm_now_bytes", use.vmm_now)
+      .end()
+      .object("busy_ns")
+      .number("compute", busy[0])
+      .number("copy_in", busy[1])
+      .number("copy_out", busy[2])
+      .number("copy_local", busy[3])
       .end()
       .end();
 }
@@ -93,13 +101,14 @@ std::string report_json(const Machine& machine, const Ending& ending) {
   out.text("host_time", machine.config.host_time == HostTime::kMeasured ? "measured" : "fixed");
   out.number("clock_escapes", machine.time.escapes);
   put_ending(&out, ending);
+  const std::unique_ptr<ReportPage> sum = all_processes(machine);
   out.array("devices");
   for (std::size_t i = 0; i < machine.config.device_count; ++i) {
-    put_device(&out, machine.config.devices[i], machine.memory[i].use);
+    put_device(&out, machine.config.devices[i], machine.memory[i].use, sum->busy_ns[i]);
   }
   out.end();
   out.number("process_count", machine.process_count);
-  put_page(&out, *all_processes(machine));
+  put_page(&out, *sum);
   out.array("processes");
   for (const ProcessSlot& slot : machine.processes) {
     const std::int32_t pid = slot.pid.load();

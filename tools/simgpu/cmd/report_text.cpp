@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 #include <vector>
 
@@ -57,6 +58,23 @@ std::string device_lines(const Machine& machine) {
   return out;
 }
 
+std::string seconds(std::uint64_t nanos) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6f s", static_cast<double>(nanos) / 1e9);
+  return text;
+}
+
+/// Virtual time: the longest of the processes, and how long the engines of each device worked in it.
+std::string time_text(const Machine& machine, const ReportPage& page) {
+  std::string out = seconds(page.virtual_ns.load());
+  for (std::size_t i = 0; i < machine.config.device_count; ++i) {
+    out += i == 0 ? "; compute " : "; next device: compute ";
+    out += seconds(page.busy_ns[i][0].load()) + ", copies in " + seconds(page.busy_ns[i][1].load()) +
+           ", out " + seconds(page.busy_ns[i][2].load());
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string report_text(const Machine& machine) {
@@ -76,6 +94,12 @@ std::string report_text(const Machine& machine) {
   calls.erase("cuGetProcAddress");
   calls.erase("cuGetProcAddress_v2");
   out += line("calls", std::to_string(all) + "; the most frequent: " + most(calls));
+  if (machine.config.clock == ClockMode::kVirtual) out += line("time", time_text(machine, page));
+  if (page.races_total.load() != 0 || page.possible_races_total.load() != 0) {
+    out += line("races", std::to_string(page.races_total.load()) + ", and " +
+                             std::to_string(page.possible_races_total.load()) +
+                             " possible ones; the first: " + page.races[0].text);
+  }
   if (page.operations_dropped.load() != 0) {
     out += line("dropped", std::to_string(page.operations_dropped.load()) + " operations after an error");
   }

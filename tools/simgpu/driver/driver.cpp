@@ -46,8 +46,16 @@ Driver::Driver(std::unique_ptr<MachineFile> file, ProcessSlot* claimed)
       slot(*claimed),
       heap(space),
       ledger(**machine),
+      trace(static_cast<const char*>(config.trace)),
       scheduler(*this, config, ledger),
       faults(config.faults) {
+  ledger.on_slice([this](const timing::Slice& slice) {
+    if (slice.engine == timing::Engine::kNone) return;
+    const std::int64_t nanos = slice.span.end - slice.span.start;
+    add(page().busy_ns[slice.device][static_cast<std::size_t>(slice.engine)],
+        static_cast<std::uint64_t>(nanos));
+    if (trace.on()) trace.add(slice);
+  });
   for (std::uint32_t i = 0; i < config.device_count; ++i) {
     gpus.push_back(std::make_unique<Gpu>(static_cast<int>(i), *machine, slot));
     Context* primary = &gpus.back()->primary;
@@ -84,6 +92,14 @@ CUresult start_driver() {
     if (gpu->physical.ok()) continue;
     report_error("the memory of the device cannot be opened: the simgpu command has ended");
     return CUDA_ERROR_NO_DEVICE;
+  }
+  if (made->trace.on()) {
+    std::atexit([] {
+      if (Driver* d = driver()) {
+        const std::scoped_lock guard(d->mutex);
+        d->trace.flush();
+      }
+    });
   }
   // CUDA cannot be used in a child that is forked after cuInit; it must say so instead of sharing the memory.
   ::pthread_atfork(nullptr, nullptr, [] { g_forked.store(true); });

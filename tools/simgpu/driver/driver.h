@@ -16,6 +16,7 @@
 #include "tools/simgpu/driver/plain_heap.h"
 #include "tools/simgpu/driver/pool.h"
 #include "tools/simgpu/driver/scheduler.h"
+#include "tools/simgpu/driver/trace.h"
 #include "tools/simgpu/machine/machine_file.h"
 
 namespace simgpu {
@@ -52,6 +53,7 @@ struct Driver {
   PlainHeap heap;
   HostMemory host;
   Ledger ledger;
+  Trace trace;
   Scheduler scheduler;
   Faults faults;
   std::unordered_map<CUcontext, Context*> contexts;  ///< alive or not, the primary one too

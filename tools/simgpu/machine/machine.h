@@ -76,7 +76,8 @@ struct MachineConfig {
   std::uint64_t seed = 1;
   Schedule schedule = Schedule::kAdversarial;
   char faults[tidepool::kLargestFaultPlan +
-              1]{};  ///< text of the fault plan; every process has its own counts
+              1]{};    ///< text of the fault plan; every process has its own counts
+  char trace[4096]{};  ///< file that takes what the engines did; empty: none
   ClockMode clock = ClockMode::kVirtual;
   HostTime host_time = HostTime::kFixed;
   /// Processes that start together: engines are given once so many have called cuInit. 0: nobody is waited
@@ -111,7 +112,7 @@ struct ProcessSlot {
 /// process itself where there is none) and named to its processes by SIMGPU_MACHINE. It outlives every
 /// process, so reports can be written however those end.
 struct Machine {
-  static constexpr std::uint32_t kVersion = 3;
+  static constexpr std::uint32_t kVersion = 4;
   static constexpr std::size_t kMaxProcesses = 64;
 
   std::atomic<std::uint32_t> version;

@@ -51,6 +51,11 @@ void add_report(ReportPage* into, const ReportPage& from) {
   add(into->d2d, from.d2d);
   add(into->h2h, from.h2h);
   add(into->memset, from.memset);
+  for (std::size_t device = 0; device < timing::kDevices; ++device) {
+    for (std::size_t engine = 0; engine < timing::kEngines; ++engine) {
+      add(into->busy_ns[device][engine], from.busy_ns[device][engine]);
+    }
+  }
   add(into->kernels_executed, from.kernels_executed);
   add(into->operations_executed, from.operations_executed);
   add(into->operations_dropped, from.operations_dropped);

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tools/simgpu/timing/engines.h"
+
 namespace simgpu {
 
 /// How often and how much of one direction was copied. Counted when the copy executes.
@@ -57,6 +59,8 @@ struct ReportPage {
   std::atomic<std::uint64_t> possible_races_total;
   std::atomic<std::uint64_t> races_listed;  ///< different ones, of which the first kMaxErrors have a text
   ErrorText races[kMaxErrors];
+  /// By device and timing::Engine: how long they were at work for the process, in virtual time.
+  std::atomic<std::uint64_t> busy_ns[timing::kDevices][timing::kEngines];
   std::atomic<std::uint64_t> virtual_ns;  ///< the host's virtual time after its latest call
 
   std::atomic<std::uint64_t> errors_total;  ///< errors that were reported; the first kMaxErrors have a text
