@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "tools/simgpu/fatbin/cubin.h"
-#include "tools/simgpu/fatbin/inflate.h"
 #include "tools/simgpu/fatbin/memory.h"
 #include "tools/simgpu/fatbin/ptx.h"
 
@@ -44,11 +43,11 @@ Problem ChosenImage::read(ModuleFacts* out) const {
   return last;
 }
 
-Problem read_entry_facts(const Entry& entry, ModuleFacts* out) {
+Problem read_entry_facts(const Entry& entry, ModuleFacts* out, std::uint64_t largest) {
   if (entry.kind == Kind::kOther) return Problem::kNothingFits;
   if (entry.kind == Kind::kPtx && entry.inflated_size > kLargestPtx) return Problem::kTooLarge;
   Inflated inflated;
-  if (const Problem problem = inflate(entry, &inflated); problem != Problem::kNone) return problem;
+  if (const Problem problem = inflate(entry, &inflated, largest); problem != Problem::kNone) return problem;
   const Problem problem =
       entry.kind == Kind::kCubin ? read_cubin(inflated.bytes, out) : read_ptx(inflated.bytes.as_text(), out);
   // The entry knows the suffix of its architecture; a cubin of nvcc 13 does not know all.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tools/simgpu/fatbin/entries.h"
+#include "tools/simgpu/fatbin/inflate.h"
 #include "tools/simgpu/fatbin/module.h"
 #include "tools/simgpu/fatbin/problem.h"
 
@@ -32,7 +33,7 @@ class ChosenImage {
   std::vector<std::unique_ptr<std::byte[]>> copies_;
 };
 
-/// Inflates and reads one entry, whatever device it is for.
-Problem read_entry_facts(const Entry& entry, ModuleFacts* out);
+/// Inflates and reads one entry, whatever device it is for; kTooLarge if it claims more than `largest` bytes.
+Problem read_entry_facts(const Entry& entry, ModuleFacts* out, std::uint64_t largest = kLargestInflated);
 
 }  // namespace simgpu::fatbin
