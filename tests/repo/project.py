@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-SKIPPED_FOLDERS = {".git", ".cache", "build", "__pycache__"}
+SKIPPED_FOLDERS = {".git", ".cache", "build", "corpus", "__pycache__"}
 CXX = {".h", ".cpp", ".cu", ".cuh"}
 
 

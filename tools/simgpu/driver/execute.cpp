@@ -32,13 +32,13 @@ std::string hex(std::uint64_t n) {
 
 /// The parameter whose value is the nearest pointer at or below the address: " parameter 2 (0x… + 64)".
 std::string matching_parameter(const Launch& launch, std::uint64_t address) {
-  const SimgpuKernelBody& body = *launch.kernel->body;
+  const std::vector<SimgpuParam>& params = launch.kernel->params;
   std::uint64_t best = 0;
-  std::uint32_t index = 0;
-  for (std::uint32_t i = 0; i < body.param_count; ++i) {
-    if (body.params[i].size != sizeof(std::uint64_t)) continue;
+  std::size_t index = 0;
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    if (params[i].size != sizeof(std::uint64_t)) continue;
     std::uint64_t value = 0;
-    std::memcpy(&value, launch.params.data() + body.params[i].offset, sizeof value);
+    std::memcpy(&value, launch.params.data() + params[i].offset, sizeof value);
     if (value > best && value <= address && address - value < kNearby) {
       best = value;
       index = i;

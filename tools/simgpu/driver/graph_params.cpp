@@ -105,10 +105,9 @@ CUresult read_kernel(Driver& d, KernelWork* work, CUDA_KERNEL_NODE_PARAMS_v2* ou
                    &work->packed_bytes, CU_LAUNCH_PARAM_END};
     p.extra = work->extra.data();
   } else if (!work->params.empty()) {
-    const SimgpuKernelBody& body = *kernel->second->body;
     work->param_pointers.clear();
-    for (std::uint32_t i = 0; i < body.param_count; ++i) {
-      work->param_pointers.push_back(work->params.data() + body.params[i].offset);
+    for (const SimgpuParam& param : kernel->second->params) {
+      work->param_pointers.push_back(work->params.data() + param.offset);
     }
     p.kernelParams = work->param_pointers.data();
   }

@@ -4,12 +4,17 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
 
 #include "tools/simgpu/driver/cuda_api.h"
+#include "tools/simgpu/fatbin/image.h"
 #include "tools/simgpu/include/simgpu/abi.h"
 
 namespace simgpu {
 
+struct Context;
 struct Library;
 
 /// A kernel of a loaded library. It answers to two handles, as in the driver: a CUkernel and the CUfunction
@@ -17,7 +22,11 @@ struct Library;
 struct Kernel {
   std::string name;  ///< mangled, as asked for
   Library* library = nullptr;
-  const SimgpuKernelBody* body = nullptr;  ///< null: the program has none, and a launch is refused
+  const SimgpuKernelBody* body = nullptr;  ///< null: the program has none
+  /// The parameters, from the image or else from the body; empty and not known if neither says.
+  std::vector<SimgpuParam> params;
+  bool params_known = false;
+  bool loaded = false;  ///< what cuFuncIsLoaded says
   int max_dynamic_shared = 48 << 10;
   int carveout = -1;
   int non_portable_cluster = 0;
@@ -27,17 +36,35 @@ struct Kernel {
   [[nodiscard]] CUfunction function() { return reinterpret_cast<CUfunction>(&function_handle); }
   /// Bytes of the parameter buffer.
   [[nodiscard]] std::uint32_t param_bytes() const {
-    if (body == nullptr || body->param_count == 0) return 0;
-    const SimgpuParam& last = body->params[body->param_count - 1];
-    return last.offset + last.size;
+    return params.empty() ? 0 : params.back().offset + params.back().size;
   }
+};
+
+/// What of a library's image the devices of one compute capability load.
+struct DeviceImage {
+  fatbin::Capability capability;
+  fatbin::ChosenImage chosen;
+  CUresult result = CUDA_SUCCESS;  ///< of choosing, later of reading
+  fatbin::ModuleFacts facts;
+  std::unordered_map<std::string_view, const fatbin::KernelFacts*> kernels;  ///< of facts, by name
+};
+
+/// The variables of a library in one context. They share one block of the plain heap.
+struct LibraryData {
+  Context* context = nullptr;
+  std::uint64_t context_id = 0;
+  std::uint64_t block = 0;              ///< start of the block, 0 if there are no variables
+  std::vector<std::uint64_t> segments;  ///< address of each segment of the image
 };
 
 /// A library or module. Kernels are kept until it is unloaded; queued launches keep using them, so unloading
 /// drains the device first.
 struct Library {
   bool is_module = false;
+  bool read = false;  ///< images are read when the first kernel or variable is asked for
+  std::vector<std::unique_ptr<DeviceImage>> images;  ///< none: simgpu's own empty image
   std::map<std::string, std::unique_ptr<Kernel>> kernels;
+  std::vector<std::unique_ptr<LibraryData>> data;
 };
 
 }  // namespace simgpu

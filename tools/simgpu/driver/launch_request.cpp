@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tools/simgpu/driver/kernel_attributes.h"
+#include "tools/simgpu/driver/library.h"
+
 namespace simgpu {
 namespace {
 
@@ -28,8 +31,8 @@ CUresult take_params(const Kernel& kernel, void** params, void** extra, std::vec
   if (bytes == 0) return CUDA_SUCCESS;
   out->resize(bytes);
   if (params != nullptr) {
-    for (std::uint32_t i = 0; i < kernel.body->param_count; ++i) {
-      const SimgpuParam& param = kernel.body->params[i];
+    for (std::size_t i = 0; i < kernel.params.size(); ++i) {
+      const SimgpuParam& param = kernel.params[i];
       if (params[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
       std::memcpy(out->data() + param.offset, params[i], param.size);
     }
@@ -54,31 +57,29 @@ CUresult take_params(const Kernel& kernel, void** params, void** extra, std::vec
 
 }  // namespace
 
-Kernel* find_kernel(Driver& d, CUfunction handle) {
-  const auto it = d.kernels.find(handle);
-  return it == d.kernels.end() ? nullptr : it->second;
-}
-
 int active_blocks(int block_threads, std::size_t dynamic_shared) {
   const std::size_t by_shared = kSharedPerMultiprocessor / (dynamic_shared + kReservedShared);
   return std::min(
       {kThreadsPerMultiprocessor / block_threads, kBlocksPerMultiprocessor, static_cast<int>(by_shared)});
 }
 
-CUresult make_launch(Driver& d, const Context& context, CUfunction handle, const CUlaunchConfig& c,
-                     void** params, void** extra, bool cooperative, Launch* out) {
-  const Kernel* kernel = find_kernel(d, handle);
+CUresult make_launch(Driver& d, Context& context, CUfunction handle, const CUlaunchConfig& c, void** params,
+                     void** extra, bool cooperative, Launch* out) {
+  Kernel* kernel = find_kernel(d, handle);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (!shape_ok(c) || c.sharedMemBytes > static_cast<unsigned>(kernel->max_dynamic_shared)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  const auto threads = static_cast<int>(c.blockDimX * c.blockDimY * c.blockDimZ);
+  if (threads > max_block_threads(*kernel, *context.gpu)) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  if (const CUresult loaded = load_into(d, context, *kernel->library); loaded != CUDA_SUCCESS) return loaded;
+  kernel->loaded = true;
   if (kernel->body == nullptr) {
     report_error("kernel '" + readable_name(kernel->name) +
                  "' has no CPU body (see simgpu/kernel.h); it was not launched");
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   if (cooperative) {
-    const int threads = static_cast<int>(c.blockDimX * c.blockDimY * c.blockDimZ);
     const auto fits = static_cast<std::uint64_t>(active_blocks(threads, c.sharedMemBytes)) *
                       static_cast<std::uint64_t>(context.gpu->config.compute_multiprocessors);
     if (std::uint64_t{c.gridDimX} * c.gridDimY * c.gridDimZ > fits)

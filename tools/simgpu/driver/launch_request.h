@@ -1,6 +1,7 @@
 #pragma once
 
 #include "tools/simgpu/driver/api.h"
+#include "tools/simgpu/driver/kernel_handles.h"
 
 namespace simgpu {
 
@@ -8,15 +9,12 @@ inline constexpr unsigned kMaxBlockThreads = 1024;
 inline constexpr std::size_t kSharedPerMultiprocessor = std::size_t{228} << 10;
 inline constexpr std::size_t kReservedShared = std::size_t{1} << 10;
 
-/// The kernel that either kind of handle names, or null.
-Kernel* find_kernel(Driver& d, CUfunction handle);
-
 /// Blocks of this shape that are resident on a multiprocessor at once.
 int active_blocks(int block_threads, std::size_t dynamic_shared);
 
-/// Checks a launch and copies its parameters, given one by one or packed in `extra`. The stream and the
-/// attributes of `c` are not looked at.
-CUresult make_launch(Driver& d, const Context& context, CUfunction handle, const CUlaunchConfig& c,
-                     void** params, void** extra, bool cooperative, Launch* out);
+/// Checks a launch, loads its kernel into the context, and copies its parameters, given one by one or packed
+/// in `extra`. The stream and the attributes of `c` are not looked at.
+CUresult make_launch(Driver& d, Context& context, CUfunction handle, const CUlaunchConfig& c, void** params,
+                     void** extra, bool cooperative, Launch* out);
 
 }  // namespace simgpu

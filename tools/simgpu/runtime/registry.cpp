@@ -53,7 +53,10 @@ const SimgpuKernelBody* body_of(const Registry& r, const void* stub) {
 
 CUresult load(const DriverTable& d, FatBinary& binary) {
   if (binary.library != nullptr) return CUDA_SUCCESS;
-  return d.cuLibraryLoadData(&binary.library, binary.image, nullptr, nullptr, 0, nullptr, nullptr, 0);
+  // Fat binaries are parts of programs and libraries, and are unregistered before these go.
+  CUlibraryOption option = CU_LIBRARY_BINARY_IS_PRESERVED;
+  void* value = nullptr;
+  return d.cuLibraryLoadData(&binary.library, binary.image, nullptr, nullptr, 0, &option, &value, 1);
 }
 
 /// Loads the function's library if needed and asks for its kernel.

@@ -59,9 +59,10 @@ struct SimgpuKernelBody {
 /// __cudaRegisterFunction and cudaLaunchKernel name it by. Thread-safe. Returns 0.
 using SimgpuRegisterKernelFn = int (*)(const void* host_stub, const SimgpuKernelBody* body);
 
-/// Exported by simgpu's libcuda and found by cuGetProcAddress: says that a loaded library (a CUlibrary or a
-/// CUmodule) has a kernel of this mangled name. A null body is a kernel that can be found but not launched.
-/// Returns a CUresult. The text "simgpu" in place of an image makes a library without kernels.
+/// Exported by simgpu's libcuda and found by cuGetProcAddress: gives the kernel of this mangled name in a
+/// loaded library (a CUlibrary or a CUmodule) a body, or takes it away (null). Returns a CUresult: the image
+/// must have the kernel (CUDA_ERROR_NOT_FOUND), with the parameters of the body (CUDA_ERROR_INVALID_VALUE).
+/// The text "simgpu" in place of an image makes a library without kernels, to which this adds them.
 using SimgpuLibrarySetBodyFn = int (*)(void* library, const char* name, const SimgpuKernelBody* body);
 
 /// Exported by simgpu's libcuda and found by cuGetProcAddress: puts a function that the caller does not have

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "tools/simgpu/driver/driver.h"
+
+namespace simgpu {
+
+/// The library or module with this handle, or null. A library and the module of it in a context are one.
+inline Library* find_library(Driver& d, const void* handle) {
+  const auto it = d.libraries.find(static_cast<CUlibrary>(const_cast<void*>(handle)));
+  return it == d.libraries.end() ? nullptr : it->second.get();
+}
+
+/// The kernel with this CUkernel or CUfunction, or null.
+inline Kernel* find_kernel(const Driver& d, const void* handle) {
+  const auto it = d.kernels.find(handle);
+  return it == d.kernels.end() ? nullptr : it->second;
+}
+
+/// The kernel of this name in a library or module. CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_NOT_FOUND, and what
+/// reading the image says.
+CUresult find_named_kernel(Driver& d, const void* handle, const char* name, Kernel** out);
+
+/// How many kernels a library or module has, and the first `room` of them, by name.
+CUresult count_kernels(Driver& d, const void* handle, unsigned* count);
+CUresult list_kernels(Driver& d, const void* handle, unsigned room, Kernel** out);
+
+/// Waits for the device and unloads. `as_module` says which kind of handle it must be.
+CUresult unload(Driver& d, const void* handle, bool as_module);
+
+}  // namespace simgpu

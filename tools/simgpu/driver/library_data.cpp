@@ -1,0 +1,109 @@
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "tools/simgpu/driver/execute.h"
+#include "tools/simgpu/driver/library.h"
+#include "tools/simgpu/driver/report.h"
+
+/// The variables of libraries in the memory of devices.
+namespace simgpu {
+namespace {
+
+/// Variables do not start where their block does, so that no address of one can be given to cuMemFree.
+constexpr std::uint64_t kFirstVariable = 512;
+/// Of every segment at least, as of plain allocations.
+constexpr std::uint64_t kAlignment = 512;
+/// The most that a segment may ask for: how much further the end can be in a block that starts elsewhere.
+constexpr std::uint64_t kLargestAlignment = 4096;
+
+constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
+
+/// Where each segment lies, with the block at `start`; *end is behind the last. False if all together are
+/// larger than the device.
+bool place(const fatbin::ModuleFacts& facts, std::uint64_t start, std::uint64_t capacity,
+           std::vector<std::uint64_t>* addresses, std::uint64_t* end) {
+  addresses->clear();
+  *end = start + kFirstVariable;
+  for (const fatbin::Segment& segment : facts.segments) {
+    const std::uint64_t address = round_up(*end, std::max(segment.align, kAlignment));
+    if (address - start > capacity || segment.size > capacity - (address - start)) return false;
+    addresses->push_back(address);
+    *end = address + segment.size;
+  }
+  return true;
+}
+
+void write_initial_values(const fatbin::ModuleFacts& facts, const LibraryData& data, std::uint64_t end) {
+  // The memory is new: nothing on the device can be using it, so this needs no place in any queue.
+  std::memset(reinterpret_cast<void*>(data.block), 0, end - data.block);
+  for (std::size_t i = 0; i < facts.segments.size(); ++i) {
+    const std::vector<std::byte>& initial = facts.segments[i].initial;
+    if (!initial.empty())
+      std::memcpy(reinterpret_cast<void*>(data.segments[i]), initial.data(), initial.size());
+  }
+  for (const fatbin::Relocation& r : facts.relocations) {
+    auto* word = reinterpret_cast<std::byte*>(data.segments[r.segment] + r.offset);
+    std::uint64_t value = 0;
+    std::memcpy(&value, word, sizeof value);
+    value += data.segments[r.target_segment] + r.target_offset;
+    std::memcpy(word, &value, sizeof value);
+  }
+}
+
+const LibraryData* data_in(const Library& library, const Context& context) {
+  for (const auto& data : library.data) {
+    if (data->context == &context && data->context_id == context.id) return data.get();
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+CUresult load_into(Driver& d, Context& context, Library& library) {
+  if (library.images.empty() || data_in(library, context) != nullptr) return CUDA_SUCCESS;
+  if (const CUresult read = read_library(d, library); read != CUDA_SUCCESS) return read;
+  const DeviceImage* image = image_for(library, *context.gpu);
+  if (image == nullptr) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  if (image->result != CUDA_SUCCESS) return image->result;
+  auto data = std::make_unique<LibraryData>();
+  data->context = &context;
+  data->context_id = context.id;
+  if (!image->facts.segments.empty()) {
+    const std::uint64_t capacity = context.gpu->physical.capacity();
+    std::uint64_t end = 0;
+    if (!place(image->facts, 0, capacity, &data->segments, &end)) return CUDA_ERROR_OUT_OF_MEMORY;
+    const CUresult allocated = d.heap.allocate(end + kLargestAlignment, &context, &data->block);
+    if (allocated != CUDA_SUCCESS) return allocated;
+    static_cast<void>(place(image->facts, data->block, capacity + kLargestAlignment, &data->segments, &end));
+    write_initial_values(image->facts, *data, end);
+  }
+  library.data.push_back(std::move(data));
+  return CUDA_SUCCESS;
+}
+
+CUresult find_variable(Driver& d, Context& context, Library& library, const char* name,
+                       std::uint64_t* address, std::uint64_t* size) {
+  if (const CUresult loaded = load_into(d, context, library); loaded != CUDA_SUCCESS) return loaded;
+  const DeviceImage* image = image_for(library, *context.gpu);
+  if (image == nullptr) return CUDA_ERROR_NOT_FOUND;
+  const auto& variables = image->facts.variables;
+  const auto found = std::find_if(variables.begin(), variables.end(),
+                                  [&](const fatbin::VariableFacts& v) { return v.name == name; });
+  if (found == variables.end()) return CUDA_ERROR_NOT_FOUND;
+  if (found->managed) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!found->initial_known) {
+    report_error(
+        "variable '" + readable_name(found->name) +
+        "' has an initial value in PTX that simgpu does not understand; it cannot be used; compile it "
+        "for the device itself (-gencode arch=…,code=sm_…)");
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  *address = data_in(library, context)->segments[found->segment] + found->offset;
+  *size = found->size;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace simgpu
