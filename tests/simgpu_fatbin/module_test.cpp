@@ -305,7 +305,9 @@ TEST_CASE("module: options of the compiler are taken, and its logs are empty") {
 
 TEST_CASE("module: functions are loaded lazily, or at once where the environment says so") {
   for (const bool eager : {false, true}) {
-    on_device({.with_context = false}, [eager] {
+    DeviceSetup setup;
+    setup.with_context = false;
+    on_device(setup, [eager] {
       if (eager) ::setenv("CUDA_MODULE_LOADING", "EAGER", 1);
       OK(cuInit(0));
       CUcontext context = nullptr;

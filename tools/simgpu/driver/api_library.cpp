@@ -79,7 +79,7 @@ CUresult set_body(Driver& d, void* handle, const char* name, const SimgpuKernelB
   return CUDA_SUCCESS;
 }
 
-CUresult load(Driver& d, const ImageSource& source, CUlibrary* out) {
+CUresult load_source(Driver& d, const ImageSource& source, CUlibrary* out) {
   Library* library = nullptr;
   const CUresult result = load_library(d, source, nullptr, &library);
   if (result == CUDA_SUCCESS) *out = reinterpret_cast<CUlibrary>(library);
@@ -103,7 +103,7 @@ SIMGPU_API(cuLibraryLoadData,
   ImageSource source;
   source.pointer = code;
   source.preserved = preserved_by(options, count, &result);
-  return result == CUDA_SUCCESS ? load(d, source, out) : result;
+  return result == CUDA_SUCCESS ? load_source(d, source, out) : result;
 }
 
 SIMGPU_API(cuLibraryLoadFromFile,
@@ -120,7 +120,7 @@ SIMGPU_API(cuLibraryLoadFromFile,
   if (result != CUDA_SUCCESS) return result;
   ImageSource source;
   source.bytes = fatbin::Bytes(bytes.data(), bytes.size());
-  return load(d, source, out);
+  return load_source(d, source, out);
 }
 
 SIMGPU_API(cuLibraryUnload, (CUlibrary library), library) {

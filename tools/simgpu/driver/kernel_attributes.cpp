@@ -7,7 +7,7 @@
 namespace simgpu {
 namespace {
 
-constexpr int kMaxBlockThreads = 1024;
+constexpr int kThreadsOfLargestBlock = 1024;
 constexpr int kRegistersOfSmallKernel = 32;
 constexpr int kMaxDynamicShared = 227 << 10;
 
@@ -18,10 +18,10 @@ constexpr int kWarp = 32;
 constexpr int kWarpUnit = 4;
 
 int threads_by_registers(int registers) {
-  if (registers <= 0) return kMaxBlockThreads;
+  if (registers <= 0) return kThreadsOfLargestBlock;
   const int of_warp = (registers * kWarp + kRegisterUnit - 1) / kRegisterUnit * kRegisterUnit;
   const int warps = kRegistersPerBlock / of_warp / kWarpUnit * kWarpUnit;
-  return std::min(kMaxBlockThreads, warps * kWarp);
+  return std::min(kThreadsOfLargestBlock, warps * kWarp);
 }
 
 int registers_of(const fatbin::KernelFacts* facts) {

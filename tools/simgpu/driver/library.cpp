@@ -62,7 +62,7 @@ bool is_empty_image(const ImageSource& source) {
          std::memcmp(source.pointer, kText, sizeof kText) == 0;
 }
 
-CUresult choose(const ImageSource& source, Capability capability, Library& library) {
+CUresult choose_for(const ImageSource& source, Capability capability, Library& library) {
   auto image = std::make_unique<DeviceImage>();
   image->capability = capability;
   const Problem problem =
@@ -125,7 +125,7 @@ CUresult load_library(Driver& d, const ImageSource& source, Context* owner, Libr
   if (!is_empty_image(source)) {
     for (const auto& gpu : d.gpus) {
       if ((owner != nullptr && owner->gpu != gpu.get()) || image_for(*library, *gpu) != nullptr) continue;
-      const CUresult chosen = choose(source, capability_of(*gpu), *library);
+      const CUresult chosen = choose_for(source, capability_of(*gpu), *library);
       if (chosen != CUDA_SUCCESS) return chosen;
     }
     CUresult usable = CUDA_ERROR_NO_BINARY_FOR_GPU;

@@ -13,22 +13,22 @@ namespace {
 /// Variables do not start where their block does, so that no address of one can be given to cuMemFree.
 constexpr std::uint64_t kFirstVariable = 512;
 /// Of every segment at least, as of plain allocations.
-constexpr std::uint64_t kAlignment = 512;
+constexpr std::uint64_t kSegmentAlignment = 512;
 /// The most that a segment may ask for: how much further the end can be in a block that starts elsewhere.
 constexpr std::uint64_t kLargestAlignment = 4096;
 
-constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t unit) {
+constexpr std::uint64_t aligned_to(std::uint64_t n, std::uint64_t unit) {
   return (n + unit - 1) / unit * unit;
 }
 
 /// Where each segment lies, with the block at `start`; *end is behind the last. False if all together are
 /// larger than the device.
-bool place(const fatbin::ModuleFacts& facts, std::uint64_t start, std::uint64_t capacity,
-           std::vector<std::uint64_t>* addresses, std::uint64_t* end) {
+bool place_segments(const fatbin::ModuleFacts& facts, std::uint64_t start, std::uint64_t capacity,
+                    std::vector<std::uint64_t>* addresses, std::uint64_t* end) {
   addresses->clear();
   *end = start + kFirstVariable;
   for (const fatbin::Segment& segment : facts.segments) {
-    const std::uint64_t address = round_up(*end, std::max(segment.align, kAlignment));
+    const std::uint64_t address = aligned_to(*end, std::max(segment.align, kSegmentAlignment));
     if (address - start > capacity || segment.size > capacity - (address - start)) return false;
     addresses->push_back(address);
     *end = address + segment.size;
@@ -74,10 +74,11 @@ CUresult load_into(Driver& d, Context& context, Library& library) {
   if (!image->facts.segments.empty()) {
     const std::uint64_t capacity = context.gpu->physical.capacity();
     std::uint64_t end = 0;
-    if (!place(image->facts, 0, capacity, &data->segments, &end)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!place_segments(image->facts, 0, capacity, &data->segments, &end)) return CUDA_ERROR_OUT_OF_MEMORY;
     const CUresult allocated = d.heap.allocate(end + kLargestAlignment, &context, &data->block);
     if (allocated != CUDA_SUCCESS) return allocated;
-    static_cast<void>(place(image->facts, data->block, capacity + kLargestAlignment, &data->segments, &end));
+    static_cast<void>(
+        place_segments(image->facts, data->block, capacity + kLargestAlignment, &data->segments, &end));
     write_initial_values(image->facts, *data, end);
   }
   library.data.push_back(std::move(data));

@@ -12,7 +12,7 @@ namespace simgpu::fatbin {
 namespace {
 
 constexpr std::uint64_t kLargestParams = 32764;
-constexpr std::uint64_t kLargestShared = 1 << 20;
+constexpr std::uint64_t kLargestSharedInPtx = 1 << 20;
 
 std::uint64_t align_up(std::uint64_t value, std::uint64_t align) {
   return (value + align - 1) / align * align;
@@ -152,7 +152,7 @@ class PtxReader {
     std::size_t depth = 0;
     bool statement_starts = true;
     const auto add = [&](std::uint64_t size, std::uint64_t align) {
-      shared = std::min(align_up(shared, align) + std::min(size, kLargestShared), kLargestShared);
+      shared = std::min(align_up(shared, align) + std::min(size, kLargestSharedInPtx), kLargestSharedInPtx);
     };
     do {
       const std::string_view token = tokens_.take();

@@ -37,7 +37,7 @@ bool floating(std::string_view token, std::string_view type, bool negative, std:
   return true;
 }
 
-bool is_digit(char c) {
+bool starts_number(char c) {
   return c >= '0' && c <= '9';
 }
 
@@ -60,7 +60,7 @@ bool read_item(PtxTokens& tokens, const PtxDeclaration& declaration, PtxValue* o
   const bool negative = tokens.take_if("-");
   const std::string_view token = tokens.peek();
   if (token.empty()) return false;
-  if (!is_digit(token[0])) return !negative && read_address(tokens, declaration, out);
+  if (!starts_number(token[0])) return !negative && read_address(tokens, declaration, out);
   tokens.take();
   const std::uint64_t size = ptx_type_size(declaration.type);
   std::uint64_t value = 0;
