@@ -27,7 +27,9 @@ CASE("graph.nodes_and_edges_are_told", GRAPH "cuGraphGetNodes, cuGraphGetRootNod
   EXPECT_EQ(nodes_of(graph).size(), 3u);
   EXPECT_EQ(edges_of(graph), 3u);
   CUgraphNode root = nullptr;
-  std::size_t roots = 1;
+  std::size_t roots = 99;
+  OK(CU(cuGraphGetRootNodes)(graph, nullptr, &roots));
+  EXPECT_EQ(roots, 1u);
   OK(CU(cuGraphGetRootNodes)(graph, &root, &roots));
   EXPECT(roots == 1 && root == one);
   std::size_t count = 0;

@@ -98,7 +98,8 @@ CASE("sticky.work_before_it_was_done", "CUDA C++ Programming Guide, Streams") {
   EXPECT_EQ(host[63], 5u + 63);
 }
 
-CASE("sticky.host_functions_do_not_run_after_it", "CUDA Driver API, Execution Control: cuLaunchHostFunc") {
+CASE_ORDER_ONCE("sticky.host_functions_do_not_run_after_it",
+                "CUDA Driver API, Execution Control: cuLaunchHostFunc") {
   use_device();
   const CUstream stream = make_stream();
   static bool ran = false;
@@ -110,7 +111,8 @@ CASE("sticky.host_functions_do_not_run_after_it", "CUDA Driver API, Execution Co
   EXPECT(!ran);
 }
 
-CASE("sticky.callbacks_are_told_the_error", "CUDA Driver API, Stream Management: cuStreamAddCallback") {
+CASE_ORDER_ONCE("sticky.callbacks_are_told_the_error",
+                "CUDA Driver API, Stream Management: cuStreamAddCallback") {
   use_device();
   const CUstream stream = make_stream();
   static CUresult told = CUDA_SUCCESS;

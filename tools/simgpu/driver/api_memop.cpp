@@ -7,7 +7,7 @@
 namespace simgpu {
 namespace {
 
-constexpr unsigned kMostInBatch = 256;
+constexpr unsigned kMostInBatch = 255;
 
 /// One operation of a batch, checked.
 struct MemOp {
