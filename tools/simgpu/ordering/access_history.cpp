@@ -31,8 +31,12 @@ void note(const Access& first, const Access& second, std::uint64_t place, std::u
   for (Race& race : *races) {
     if (!same_operation(race.first, first) || race.first.write != first.write) continue;
     if (race.second.write != second.write) continue;
-    race.place = std::min(race.place, place);
     race.bytes += bytes;
+    if (place + second.shift < race.place + race.second.shift) {
+      race.place = place;
+      race.first.shift = first.shift;
+      race.second.shift = second.shift;
+    }
     // Certain somewhere is certain.
     if (race.possible() && !first.inferred && !second.inferred) {
       race.first.inferred = race.second.inferred = false;

@@ -36,7 +36,7 @@ struct Access {
 struct Race {
   Access first;             ///< called earlier
   Access second;            ///< called later; without a lane: the host takes the memory away
-  std::uint64_t place = 0;  ///< of the first byte in common
+  std::uint64_t place = 0;  ///< of the first byte in common, as the second's addresses go
   std::uint64_t bytes = 0;  ///< in common
   [[nodiscard]] bool possible() const { return first.inferred || second.inferred; }
 };
