@@ -69,6 +69,7 @@ TEST_CASE("command: wrong words are refused with one line, a hint and 125") {
           "--schedule inorde: want adversarial or inorder (did you mean 'inorder'?)");
   refused({"--clock", "wal", "--", "true"}, "--clock wal: want virtual or wall (did you mean 'wall'?)");
   refused({"--host-time", "none", "--", "true"}, "--host-time none: want fixed or measured");
+  refused({"--processes", "0", "--", "true"}, "--processes 0: want a number from 1 to 64");
   refused({"--clock", "wall", "--trace", "t.json", "--", "true"},
           "--trace shows virtual time; it goes without --clock wall");
   refused({"--trace", "/nonexistent/t.json", "--", "true"}, "cannot write the trace to /nonexistent/t.json");

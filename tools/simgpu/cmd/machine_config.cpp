@@ -57,6 +57,7 @@ std::unique_ptr<MachineConfig> machine_config(const Options& options, const std:
   c->schedule = options.schedule == "inorder" ? Schedule::kInOrder : Schedule::kAdversarial;
   c->clock = options.clock == "wall" ? ClockMode::kWall : ClockMode::kVirtual;
   c->host_time = options.host_time == "measured" ? HostTime::kMeasured : HostTime::kFixed;
+  c->processes_together = options.processes;
   if (!options.trace.empty()) {
     if (options.clock == "wall") throw UsageError("--trace shows virtual time; it goes without --clock wall");
     const std::string path = std::filesystem::absolute(options.trace).string();

@@ -11,15 +11,24 @@
 namespace simgpu::cmd {
 namespace {
 
-const std::vector<std::string> kOptionNames = {"--device", "--memory",    "--seed",   "--schedule",
-                                               "--clock",  "--host-time", "--faults", "--report",
-                                               "--trace",  "--summary",   "--help",   "--version"};
+const std::vector<std::string> kOptionNames = {
+    "--device", "--memory", "--seed",    "--schedule",  "--clock", "--host-time", "--faults",
+    "--report", "--trace",  "--summary", "--processes", "--help",  "--version"};
 
 std::uint64_t parse_seed(const std::string& text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size())
     throw UsageError("--seed " + text + ": want a number from 0 to 18446744073709551615");
+  return value;
+}
+
+std::uint32_t parse_processes(const std::string& text) {
+  constexpr std::uint32_t kMost = 64;
+  std::uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value == 0 || value > kMost)
+    throw UsageError("--processes " + text + ": want a number from 1 to 64");
   return value;
 }
 
@@ -59,6 +68,8 @@ void set(Options* o, const std::string& name, const std::string& value) {
     o->clock = one_of(name, value, "virtual", "wall");
   } else if (name == "--host-time") {
     o->host_time = one_of(name, value, "fixed", "measured");
+  } else if (name == "--processes") {
+    o->processes = parse_processes(value);
   } else if (name == "--trace") {
     o->trace = value;
   } else if (name == "--faults") {
@@ -149,6 +160,8 @@ const char* help_text() {
          "                       every run (default); wall: the time of this computer\n"
          "  --host-time WORD     fixed: each call costs what the profile says (default);\n"
          "                       measured: what the program's threads really took; not reproducible\n"
+         "  --processes N        so many processes start at the same virtual time: engines are given\n"
+         "                       once all of them use the device\n"
          "  --faults FILE        a fault plan: calls that fail, copies that arrive wrong, ...\n"
          "  --report FILE        writes what the devices did as JSON; - is --summary\n"
          "  --trace FILE         writes when each engine worked, for Perfetto or chrome://tracing\n"

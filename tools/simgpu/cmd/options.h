@@ -22,7 +22,8 @@ struct Options {
   std::vector<std::uint64_t> memory_bytes;  ///< none: the profiles'; one: of each device; else one for each
   std::uint64_t seed = 1;
   std::string schedule = "adversarial";
-  std::string faults;  ///< file of the fault plan; empty: none
+  std::uint32_t processes = 0;  ///< that start at the same virtual time; 0: nobody is waited for
+  std::string faults;           ///< file of the fault plan; empty: none
   std::string clock = "virtual";
   std::string host_time = "fixed";
   std::string trace;     ///< file of the trace of the engines; empty: none

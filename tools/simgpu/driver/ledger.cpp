@@ -130,7 +130,7 @@ void Ledger::host_waited_all(const Context* context) {
   order_.host_waited_all(id);
 }
 
-void Ledger::host_function_begins(const Stream& stream, std::uint64_t ticket) {
+void Ledger::host_can_see(const Stream& stream, std::uint64_t ticket) {
   order_.host_waited(*stream.order, ticket);
 }
 

@@ -45,9 +45,9 @@ class Ledger {
   void host_waited(const Stream& stream, std::uint64_t ticket);
   /// The same for everything in a context; null: in all contexts.
   void host_waited_all(const Context* context);
-  /// A host function, the stream's operation with this number, runs now: what it tells the program's threads
-  /// is that everything before it is done.
-  void host_function_begins(const Stream& stream, std::uint64_t ticket);
+  /// The stream's operation with this number runs now, and the program's threads can see that without a call:
+  /// a host function, or a value written to host memory. Then everything before it is known to be done.
+  void host_can_see(const Stream& stream, std::uint64_t ticket);
   /// What the stream does from now on comes after something that only memory or another process knows.
   void order_unknown(const std::shared_ptr<Stream>& stream);
 

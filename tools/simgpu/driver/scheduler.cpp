@@ -71,12 +71,16 @@ void Scheduler::run_first(const std::shared_ptr<Stream>& stream) {
   bool ok = true;
   if (const auto* call = std::get_if<HostCall>(&operation.work)) {
     stream->running = true;
-    ledger_.host_function_begins(*stream, ticket);
+    ledger_.host_can_see(*stream, ticket);
     device_mutex_.unlock();
     run_host_function(*call);
     device_mutex_.lock();
     stream->running = false;
   } else {
+    const auto* write = std::get_if<ValueWrite>(&operation.work);
+    if (write != nullptr && !driver_.is_device_address(write->address)) {
+      ledger_.host_can_see(*stream, ticket);
+    }
     ok = execute(*stream, operation);
   }
   stream->completed = std::max(stream->completed, ticket);
