@@ -314,9 +314,12 @@ CASE("capture.the_mode_belongs_to_the_thread", STREAM "cuThreadExchangeStreamCap
 
 CASE("capture.another_thread_ends_relaxed_ones_only", STREAM "cuStreamEndCapture") {
   use_device();
+  CUcontext context = nullptr;
+  OK(CU(cuCtxGetCurrent)(&context));
   const CUstream local = begin(kThread);
   const CUstream relaxed = begin(kRelaxed);
   std::thread([&] {
+    OK(CU(cuCtxSetCurrent)(context));
     CUgraph graph = nullptr;
     REFUSES(CU(cuStreamEndCapture)(local, &graph), CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
     OK(CU(cuStreamEndCapture)(relaxed, &graph));

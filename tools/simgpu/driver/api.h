@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 
+#include "tools/simgpu/driver/capture.h"
 #include "tools/simgpu/driver/cuda_api.h"
 #include "tools/simgpu/driver/driver.h"
 #include "tools/simgpu/driver/execute.h"
@@ -117,12 +118,14 @@ CUresult enter_always(Entry entry, std::uint64_t size, Body&& body) noexcept {
 }
 
 /// The same for all but the ways out of an error: a current context that is in one answers every call with
-/// it. Queued work gets a chance to run at the end.
+/// it. Calls that are unsafe beside a capture are refused. Queued work gets a chance to run at the end.
 template <class Body>
 CUresult enter(Entry entry, std::uint64_t size, Body&& body) noexcept {
   return enter_always(entry, size, [&](Driver& d) {
     const Context* current = current_context();
     if (current != nullptr && current->sticky != CUDA_SUCCESS) return current->sticky;
+    const CUresult refused = anything_captures() ? check_unsafe(entry) : CUDA_SUCCESS;
+    if (refused != CUDA_SUCCESS) return refused;
     const Gpu& gpu = current == nullptr ? *d.gpus.front() : *current->gpu;
     d.ledger.begin_call(host_cost(gpu.config, static_cast<std::size_t>(entry)));
     const CUresult result = body(d);
@@ -142,12 +145,19 @@ CUresult enter_context(Entry entry, std::uint64_t size, Body&& body) noexcept {
   });
 }
 
-/// Queues work that is not waited for.
-inline std::uint64_t enqueue(Driver& d, const std::shared_ptr<Stream>& stream,
-                             decltype(Operation::work)&& work) {
-  Operation operation;
-  operation.work = std::move(work);
-  return d.scheduler.enqueue(stream, std::move(operation));
+/// Queues work that is not waited for; in a stream that captures, adds a node instead. `*ticket` gets the
+/// operation's number, 0 if nothing was queued.
+inline CUresult enqueue(Driver& d, const std::shared_ptr<Stream>& stream, decltype(Operation::work)&& work,
+                        std::uint64_t* ticket = nullptr) {
+  CUresult result = CUDA_SUCCESS;
+  std::uint64_t queued = 0;
+  if (!capture_takes(d, stream, &work, &result)) {
+    Operation operation;
+    operation.work = std::move(work);
+    queued = d.scheduler.enqueue(stream, std::move(operation));
+  }
+  if (ticket != nullptr) *ticket = queued;
+  return result;
 }
 
 /// Waits for an operation and returns the context's state.

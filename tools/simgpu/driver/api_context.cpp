@@ -29,6 +29,8 @@ CUresult create_context(Driver& d, CUcontext* out, unsigned flags, CUdevice dev)
 }
 
 CUresult synchronize(Driver& d, Context& context) {
+  const CUresult allowed = may_wait(context);
+  if (allowed != CUDA_SUCCESS) return allowed;
   d.scheduler.drain(&context);
   d.synchronized();
   return context.sticky;

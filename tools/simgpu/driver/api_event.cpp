@@ -12,16 +12,22 @@ Event* find_event(Driver& d, CUevent handle) {
   return it == d.events.end() ? nullptr : it->second.get();
 }
 
-CUresult record(Driver& d, Context& context, bool per_thread, CUevent event_handle, CUstream handle) {
+CUresult record(Driver& d, Context& context, bool per_thread, CUevent event_handle, CUstream handle,
+                unsigned flags) {
   const std::shared_ptr<Stream> stream = d.find_stream(&context, handle, per_thread);
-  const Event* known = find_event(d, event_handle);
-  if (known == nullptr || stream == nullptr || known->context != stream->context) {
+  Event* target = find_event(d, event_handle);
+  if (target == nullptr || stream == nullptr || target->context != stream->context) {
     return CUDA_ERROR_INVALID_HANDLE;
   }
+  CUresult captured = CUDA_SUCCESS;
+  const bool external = (flags & CU_EVENT_RECORD_EXTERNAL) != 0;
+  if (capture_record(*stream, target, event_handle, external, &captured)) return captured;
+  target->captured.reset();
   auto made = std::make_shared<EventRecord>();
-  number_record(d, *known, made.get());
+  number_record(d, *target, made.get());
   made->stream = stream;
-  made->ticket = enqueue(d, stream, Mark{made});
+  const CUresult queued = enqueue(d, stream, Mark{made}, &made->ticket);
+  if (queued != CUDA_SUCCESS) return queued;
   // Queueing can run a host function, without the device lock: the event may be gone by now.
   if (Event* event = find_event(d, event_handle)) event->record = std::move(made);
   return CUDA_SUCCESS;
@@ -33,6 +39,10 @@ CUresult elapsed(Driver& d, Context& context, float* ms, CUevent start_handle, C
   const Event* end = find_event(d, end_handle);
   if (start == nullptr || end == nullptr || ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0) {
     return CUDA_ERROR_INVALID_HANDLE;
+  }
+  for (const Event* event : {start, end}) {
+    const CUresult allowed = may_wait(*event);
+    if (allowed != CUDA_SUCCESS) return allowed;
   }
   if (start->record == nullptr || end->record == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const std::shared_ptr<EventRecord> records[] = {start->record, end->record};
@@ -76,18 +86,20 @@ SIMGPU_API(cuEventDestroy_v2, (CUevent handle), handle) {
 }
 
 SIMGPU_API_TWINS(cuEventRecord, _ptsz, (CUevent event, CUstream stream), event, stream) {
-  return record(d, context, per_thread, event, stream);
+  return record(d, context, per_thread, event, stream, CU_EVENT_RECORD_DEFAULT);
 }
 
 SIMGPU_API_TWINS(cuEventRecordWithFlags, _ptsz, (CUevent event, CUstream stream, unsigned flags), event,
                  stream, flags) {
   if ((flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) != 0) return CUDA_ERROR_INVALID_VALUE;
-  return record(d, context, per_thread, event, stream);
+  return record(d, context, per_thread, event, stream, flags);
 }
 
 SIMGPU_API(cuEventQuery, (CUevent handle), handle) {
   const Event* event = find_event(d, handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const CUresult allowed = may_wait(*event);
+  if (allowed != CUDA_SUCCESS) return allowed;
   if (const auto foreign = foreign_record(d, *event)) {
     wait_for_others(d);
     return met(d, *foreign) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -102,6 +114,8 @@ SIMGPU_API(cuEventQuery, (CUevent handle), handle) {
 SIMGPU_API(cuEventSynchronize, (CUevent handle), handle) {
   const Event* event = find_event(d, handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const CUresult allowed = may_wait(*event);
+  if (allowed != CUDA_SUCCESS) return allowed;
   if (const auto foreign = foreign_record(d, *event)) {
     while (!met(d, *foreign)) {
       d.scheduler.run_everything_ready();

@@ -56,8 +56,7 @@ CUresult launch(Driver& d, Context& context, bool per_thread, CUfunction handle,
   Launch work;
   const CUresult result = make_launch(d, context, handle, c, params, extra, cooperative, &work);
   if (result != CUDA_SUCCESS) return result;
-  enqueue(d, stream, std::move(work));
-  return CUDA_SUCCESS;
+  return enqueue(d, stream, std::move(work));
 }
 
 CUlaunchConfig shape(unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,

@@ -40,9 +40,9 @@ CUresult prefetch(Driver& d, Context& context, bool per_thread, CUdeviceptr addr
   PinnedRange* range = managed_range(d, address, bytes);
   if (bytes == 0 || range == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!place_ok(d, location)) return CUDA_ERROR_INVALID_DEVICE;
-  range->prefetched_to = place_number(location);
-  enqueue(d, stream, Nothing{});
-  return CUDA_SUCCESS;
+  const CUresult queued = enqueue(d, stream, Nothing{});
+  if (queued == CUDA_SUCCESS) range->prefetched_to = place_number(location);
+  return queued;
 }
 
 CUresult advise(Driver& d, CUdeviceptr address, std::size_t bytes, CUmem_advise advice,
@@ -138,8 +138,7 @@ SIMGPU_API_TWINS(cuStreamAttachMemAsync, _ptsz,
       (flags & (flags - 1)) != 0 || flags == 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  enqueue(d, stream, Nothing{});
-  return CUDA_SUCCESS;
+  return enqueue(d, stream, Nothing{});
 }
 
 }  // namespace simgpu

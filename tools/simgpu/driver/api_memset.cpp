@@ -11,7 +11,11 @@ CUresult fill(Driver& d, Context& context, const std::shared_ptr<Stream>& stream
   const CUresult checked = check_fill(d, request);
   if (checked != CUDA_SUCCESS || request.extent() == 0) return checked;
   const bool pinned = d.host.covers(request.dst, request.extent());
-  const std::uint64_t ticket = enqueue(d, stream, Fill(request));
+  const CUresult allowed = synchronous ? may_wait(*stream) : CUDA_SUCCESS;
+  if (allowed != CUDA_SUCCESS) return allowed;
+  std::uint64_t ticket = 0;
+  const CUresult queued = enqueue(d, stream, Fill(request), &ticket);
+  if (queued != CUDA_SUCCESS) return queued;
   return synchronous && pinned ? wait_for(d, stream, ticket) : context.sticky;
 }
 

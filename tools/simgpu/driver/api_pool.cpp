@@ -31,6 +31,8 @@ CUresult allocate(Driver& d, Context& context, bool per_thread, CUdeviceptr* out
   const std::shared_ptr<Stream> stream = d.find_stream(&context, handle, per_thread);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (out == nullptr || pool == nullptr || pool->imported()) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult allowed = refuse_in_capture(*stream);
+  if (allowed != CUDA_SUCCESS) return allowed;
   std::uint64_t base = 0;
   const CUresult result = pool->allocate(bytes, &context, stream, &base);
   if (result == CUDA_SUCCESS) *out = base;
@@ -60,13 +62,14 @@ SIMGPU_API_TWINS(cuMemFreeAsync, _ptsz, (CUdeviceptr base, CUstream handle), bas
   const PlainBlock* block = d.heap.block_at(base);
   if (block == nullptr || block->base != base || block->freeing) return CUDA_ERROR_INVALID_VALUE;
   if (d.ipc_opened.contains(base)) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult allowed = refuse_in_capture(*stream);
+  if (allowed != CUDA_SUCCESS) return allowed;
   if (block->pool != nullptr) {
     block->pool->free(base, stream);
     return CUDA_SUCCESS;
   }
   d.heap.set_freeing(base);
-  enqueue(d, stream, PlainFree{base});
-  return CUDA_SUCCESS;
+  return enqueue(d, stream, PlainFree{base});
 }
 
 SIMGPU_API(cuMemPoolCreate, (CUmemoryPool * out, const CUmemPoolProps* props), out, props) {

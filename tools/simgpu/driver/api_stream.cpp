@@ -52,22 +52,33 @@ SIMGPU_API_CONTEXT(cuStreamCreateWithPriority, (CUstream * out, unsigned flags, 
   return create_stream(d, context, out, flags, priority);
 }
 
-/// Returns at once; queued work still runs.
+/// Returns at once; queued work still runs. Nothing says what becomes of a capture whose stream goes: it is
+/// broken, and the stream stays.
 SIMGPU_API_CONTEXT(cuStreamDestroy_v2, (CUstream handle), handle) {
+  const auto it = d.streams.find(handle);
+  if (it != d.streams.end() && it->second->capture != nullptr) return refuse_in_capture(*it->second);
   return d.streams.erase(handle) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 SIMGPU_API_TWINS(cuStreamSynchronize, _ptsz, (CUstream handle), handle) {
   const std::shared_ptr<Stream> stream = d.find_stream(&context, handle, per_thread);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const CUresult allowed = may_wait(*stream);
+  if (allowed != CUDA_SUCCESS) return allowed;
   // The legacy stream's work waits for all blocking streams, so waiting for it means waiting for those too.
-  if (stream->legacy) return wait_for(d, stream, enqueue(d, stream, Nothing{}));
+  if (stream->legacy) {
+    std::uint64_t ticket = 0;
+    const CUresult queued = enqueue(d, stream, Nothing{}, &ticket);
+    return queued == CUDA_SUCCESS ? wait_for(d, stream, ticket) : queued;
+  }
   return wait_for(d, stream, stream->enqueued);
 }
 
 SIMGPU_API_TWINS(cuStreamQuery, _ptsz, (CUstream handle), handle) {
   const std::shared_ptr<Stream> stream = d.find_stream(&context, handle, per_thread);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const CUresult allowed = may_wait(*stream);
+  if (allowed != CUDA_SUCCESS) return allowed;
   const bool done = d.scheduler.poll(stream, stream->enqueued);
   if (context.sticky != CUDA_SUCCESS) return context.sticky;
   return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -79,6 +90,9 @@ SIMGPU_API_TWINS(cuStreamWaitEvent, _ptsz, (CUstream handle, CUevent event_handl
   const auto event = d.events.find(event_handle);
   if (stream == nullptr || event == d.events.end()) return CUDA_ERROR_INVALID_HANDLE;
   if ((flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  CUresult captured = CUDA_SUCCESS;
+  const bool external = (flags & CU_EVENT_WAIT_EXTERNAL) != 0;
+  if (capture_wait(stream, event->second.get(), event_handle, external, &captured)) return captured;
   const std::shared_ptr<EventRecord>& record = event->second->record;
   Operation operation;
   if (const auto foreign = foreign_record(d, *event->second)) {
@@ -98,8 +112,7 @@ SIMGPU_API_TWINS(cuLaunchHostFunc, _ptsz, (CUstream handle, CUhostFn function, v
   const std::shared_ptr<Stream> stream = d.find_stream(&context, handle, per_thread);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  enqueue(d, stream, HostCall{function, argument});
-  return CUDA_SUCCESS;
+  return enqueue(d, stream, HostCall{function, argument});
 }
 
 SIMGPU_API_TWINS(cuStreamAddCallback, _ptsz,
@@ -162,25 +175,6 @@ SIMGPU_API_TWINS(cuStreamGetDevice, _ptsz, (CUstream handle, CUdevice* dev), han
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (dev == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *dev = stream->context->gpu->ordinal;
-  return CUDA_SUCCESS;
-}
-
-/// Always "not capturing": stream capture cannot be started.
-SIMGPU_API_TWINS(cuStreamIsCapturing, _ptsz, (CUstream handle, CUstreamCaptureStatus* status), handle,
-                 status) {
-  if (d.find_stream(&context, handle, per_thread) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return CUDA_SUCCESS;
-}
-
-/// The calling thread's capture mode; kept so that callers that swap it get back what they set.
-SIMGPU_API(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode), mode) {
-  thread_local CUstreamCaptureMode current = CU_STREAM_CAPTURE_MODE_GLOBAL;
-  if (mode == nullptr || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL || *mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  std::swap(current, *mode);
   return CUDA_SUCCESS;
 }
 

@@ -126,6 +126,7 @@ void Driver::start_context(Context* context) {
 }
 
 void Driver::end_context(Context* context) {
+  drop_captures(context);
   scheduler.drain(context);
   for (const PlainBlock& block : heap.blocks_of(context)) {
     block.pool != nullptr ? block.pool->free_now(block.base) : static_cast<void>(heap.free(block.base));

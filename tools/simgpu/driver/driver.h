@@ -30,6 +30,7 @@ struct Event {
   std::uint32_t shared_index = 0;
   std::uint64_t shared_generation = 0;
   bool opened = false;  ///< made by another process
+  std::unique_ptr<CapturedEvent> captured;  ///< of its latest cuEventRecord, if that was captured
 };
 
 /// Memory of another process that was opened by its handle.

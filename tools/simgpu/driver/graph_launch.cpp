@@ -151,6 +151,13 @@ std::uint64_t queue(Driver& d, const std::shared_ptr<Stream>& stream, Step&& ste
   return ticket;
 }
 
+/// A launch in a stream that captures becomes a child graph.
+ChildWork child_of(const GraphExec& exec) {
+  ChildWork child;
+  child.graph = exec.graph->clone();
+  return child;
+}
+
 Operation after_last(const GraphExec& exec) {
   Operation operation;
   if (exec.last.stream != nullptr) operation.waits.push_back(exec.last);
@@ -161,6 +168,12 @@ Operation after_last(const GraphExec& exec) {
 
 CUresult launch_graph(Driver& d, const std::shared_ptr<GraphExec>& exec,
                       const std::shared_ptr<Stream>& stream) {
+  if (anything_captures()) {
+    const bool can = stream->capture != nullptr && !exec->graph->has_memory_nodes();
+    if (can) return capture_node(*stream, child_of(*exec));
+    const CUresult allowed = refuse_in_capture(*stream);
+    if (allowed != CUDA_SUCCESS) return allowed;
+  }
   Plan plan(d, *stream->context);
   std::vector<std::size_t> last;
   const CUresult result = plan.add(*exec->graph, {}, &last);
@@ -188,6 +201,8 @@ CUresult launch_graph(Driver& d, const std::shared_ptr<GraphExec>& exec,
 
 CUresult upload_graph(Driver& d, const std::shared_ptr<GraphExec>& exec,
                       const std::shared_ptr<Stream>& stream) {
+  const CUresult allowed = refuse_in_capture(*stream);
+  if (allowed != CUDA_SUCCESS) return allowed;
   exec->last = Wait{stream, d.scheduler.enqueue(stream, after_last(*exec))};
   return CUDA_SUCCESS;
 }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "tools/simgpu/driver/capture.h"
 #include "tools/simgpu/driver/operation.h"
 #include "tools/simgpu/ordering/order.h"
 
@@ -65,6 +66,7 @@ struct Stream {
   OperationQueue queue;
   std::shared_ptr<timing::Lane> time;     ///< the ledger's, from the first operation on
   std::shared_ptr<ordering::Lane> order;  ///< the same
+  std::unique_ptr<StreamCapture> capture;  ///< while it takes part in a capture: nothing is queued
 };
 
 }  // namespace simgpu

@@ -135,12 +135,17 @@ CUresult transfer(Driver& d, Context& context, const std::shared_ptr<Stream>& st
   Copy copy;
   const CUresult made = make_copy(d, request, &copy);
   if (made != CUDA_SUCCESS) return made;
+  const CUresult allowed = synchronous ? may_wait(*stream) : CUDA_SUCCESS;
+  if (allowed != CUDA_SUCCESS) return allowed;
+  if (stream->capture != nullptr) return enqueue(d, stream, std::move(copy));  // the node reads when it runs
   const bool pageable_src = !copy.src_device && !copy.src_pinned;
   const bool pageable_dst = !copy.dst_device && !copy.dst_pinned;
   const bool host_only = !copy.src_device && !copy.dst_device;
   const bool device_only = copy.src_device && copy.dst_device;
   if (synchronous && pageable_src) {
-    const CUresult before = wait_for(d, stream, enqueue(d, stream, Nothing{}));
+    std::uint64_t mark = 0;
+    CUresult before = enqueue(d, stream, Nothing{}, &mark);
+    if (before == CUDA_SUCCESS) before = wait_for(d, stream, mark);
     if (before != CUDA_SUCCESS) return before;
   }
   if (pageable_src && !host_only) {
@@ -151,7 +156,9 @@ CUresult transfer(Driver& d, Context& context, const std::shared_ptr<Stream>& st
         nanoseconds(static_cast<double>(copy.bytes()), context.gpu->config.link_h2d_bytes_per_second));
   }
   const bool wait = pageable_dst || host_only || (synchronous && !device_only && !pageable_src);
-  const std::uint64_t ticket = enqueue(d, stream, std::move(copy));
+  std::uint64_t ticket = 0;
+  const CUresult queued = enqueue(d, stream, std::move(copy), &ticket);
+  if (queued != CUDA_SUCCESS) return queued;
   return wait ? wait_for(d, stream, ticket) : context.sticky;
 }
 
