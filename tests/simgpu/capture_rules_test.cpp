@@ -174,11 +174,16 @@ TEST_CASE("capture: it waits for nothing outside, recorded or not, and nothing o
   });
 }
 
-TEST_CASE("capture: nobody waits for a stream or a context that captures, in any mode") {
+TEST_CASE(
+    "capture: nobody waits for a stream or a context that captures, and no callback is added, in any mode") {
   on_device({}, [] {
     using Call = std::function<CUresult(CUstream)>;
-    for (const Call& call : {Call(&cuStreamSynchronize), Call(&cuStreamQuery), Call(&cuStreamDestroy),
-                             Call([](CUstream) { return cuCtxSynchronize(); })}) {
+    for (const Call& call :
+         {Call(&cuStreamSynchronize), Call(&cuStreamQuery), Call(&cuStreamDestroy), Call([](CUstream s) {
+            const CUstreamCallback nothing = [](CUstream, CUresult, void*) {};
+            return cuStreamAddCallback(s, nothing, nullptr, 0);
+          }),
+          Call([](CUstream) { return cuCtxSynchronize(); })}) {
       const CUstream stream = begin(kRelaxed);
       set_mode(kRelaxed);
       EXPECT_RESULT(call(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);

@@ -7,11 +7,36 @@
 namespace simgpu {
 namespace {
 
+/// Puts a graph itself into a node, with its memory nodes. Its handle then belongs to the parent.
+CUresult add_moved(CUgraphNode* out, Graph* graph, const CUgraphNode* dependencies, std::size_t count,
+                   CUgraph child_handle) {
+  const auto owned = graphs().owned.find(child_handle);
+  if (graph == nullptr || owned == graphs().owned.end() || owned->second->capturing) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (const Graph* up = graph; up != nullptr; up = up->parent == nullptr ? nullptr : up->parent->graph) {
+    if (up == owned->second.get()) return CUDA_ERROR_INVALID_VALUE;
+  }
+  std::vector<GraphNode*> after;
+  const CUresult read = read_nodes(graph, dependencies, count, &after);
+  if (read != CUDA_SUCCESS || out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  ChildWork work;
+  work.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+  work.graph = std::move(owned->second);
+  work.graph->moved = true;
+  graphs().owned.erase(owned);
+  *out = handle_of(graph->add(std::move(work), after));
+  return CUDA_SUCCESS;
+}
+
 CUresult add_any(Driver& d, CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
                  const CUgraphEdgeData* data, std::size_t count, CUgraphNodeParams* params) {
   if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUresult edges = check_edge_data(data, count);
   if (edges != CUDA_SUCCESS) return edges;
+  const bool moved = params->type == CU_GRAPH_NODE_TYPE_GRAPH &&
+                     params->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+  if (moved) return add_moved(out, Graph::find(graph), dependencies, count, params->graph.graph);
   NodeWork work;
   const CUresult made = any_work(d, current_context(), *params, &work);
   return made == CUDA_SUCCESS ? add_node(Graph::find(graph), dependencies, count, std::move(work), out)

@@ -71,8 +71,9 @@ CUresult one(Driver& d, Context& context, bool per_thread, CUstream handle, CUre
              const MemOp& op) {
   const std::shared_ptr<Stream> stream = d.find_stream(&context, handle, per_thread);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (checked == CUDA_SUCCESS) queue(d, stream, op);
-  return checked;
+  const CUresult allowed = checked == CUDA_SUCCESS ? refuse_in_capture(*stream) : checked;
+  if (allowed == CUDA_SUCCESS) queue(d, stream, op);
+  return allowed;
 }
 
 }  // namespace
@@ -122,6 +123,8 @@ SIMGPU_API_TWINS(cuStreamBatchMemOp_v2, _ptsz,
     const CUresult made = make(d, params[i], &ops[i]);
     if (made != CUDA_SUCCESS) return made;
   }
+  const CUresult allowed = refuse_in_capture(*stream);
+  if (allowed != CUDA_SUCCESS) return allowed;
   for (const MemOp& op : ops) queue(d, stream, op);
   return CUDA_SUCCESS;
 }

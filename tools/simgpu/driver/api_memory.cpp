@@ -1,4 +1,5 @@
 #include "tools/simgpu/driver/api.h"
+#include "tools/simgpu/driver/graph_memory.h"
 
 /// "Memory Management" of the CUDA driver API: plain device memory and pinned host memory.
 namespace simgpu {
@@ -55,9 +56,12 @@ SIMGPU_API_CONTEXT(cuMemFree_v2, (CUdeviceptr base), base) {
   const PlainBlock* block = d.heap.block_at(base);
   if (block == nullptr || block->base != base || block->freeing) return CUDA_ERROR_INVALID_VALUE;
   if (d.ipc_opened.contains(base)) return CUDA_ERROR_INVALID_VALUE;
+  const std::shared_ptr<GraphAllocation> of_graph = find_graph_allocation(base);
+  if (of_graph != nullptr && of_graph->live == nullptr) return CUDA_ERROR_INVALID_VALUE;
   d.scheduler.drain(nullptr);
   d.synchronized();
   if (context.sticky != CUDA_SUCCESS) return context.sticky;
+  if (of_graph != nullptr) return free_graph_allocation_now(of_graph);
   block = d.heap.block_at(base);  // host functions ran meanwhile
   if (block == nullptr || block->base != base) return CUDA_ERROR_INVALID_VALUE;
   if (block->pool == nullptr) return d.heap.free(base);

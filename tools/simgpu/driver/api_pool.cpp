@@ -1,4 +1,5 @@
 #include "tools/simgpu/driver/api.h"
+#include "tools/simgpu/driver/graph_memory.h"
 
 /// "Stream Ordered Memory Allocator" of the CUDA driver API. Pools shared with other processes:
 /// api_pool_share.cpp.
@@ -31,6 +32,7 @@ CUresult allocate(Driver& d, Context& context, bool per_thread, CUdeviceptr* out
   const std::shared_ptr<Stream> stream = d.find_stream(&context, handle, per_thread);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (out == nullptr || pool == nullptr || pool->imported()) return CUDA_ERROR_INVALID_VALUE;
+  if (stream->capture != nullptr) return capture_alloc(d, *stream, *pool, bytes, out);
   const CUresult allowed = refuse_in_capture(*stream);
   if (allowed != CUDA_SUCCESS) return allowed;
   std::uint64_t base = 0;
@@ -59,11 +61,13 @@ SIMGPU_API_TWINS(cuMemFreeAsync, _ptsz, (CUdeviceptr base, CUstream handle), bas
   const std::shared_ptr<Stream> stream = d.find_stream(&context, handle, per_thread);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (base == 0) return CUDA_SUCCESS;
+  if (stream->capture != nullptr) return capture_free(*stream, base);
   const PlainBlock* block = d.heap.block_at(base);
   if (block == nullptr || block->base != base || block->freeing) return CUDA_ERROR_INVALID_VALUE;
   if (d.ipc_opened.contains(base)) return CUDA_ERROR_INVALID_VALUE;
   const CUresult allowed = refuse_in_capture(*stream);
   if (allowed != CUDA_SUCCESS) return allowed;
+  if (const auto of_graph = find_graph_allocation(base)) return free_graph_allocation(d, of_graph, stream);
   if (block->pool != nullptr) {
     block->pool->free(base, stream);
     return CUDA_SUCCESS;

@@ -121,6 +121,9 @@ SIMGPU_API_TWINS(cuStreamAddCallback, _ptsz,
   const std::shared_ptr<Stream> stream = d.find_stream(&context, handle, per_thread);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (function == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  // cuLaunchHostFunc is what captures support, "unlike" callbacks.
+  const CUresult allowed = refuse_in_capture(*stream);
+  if (allowed != CUDA_SUCCESS) return allowed;
   // One of the two functions runs, once, and frees it.
   auto* callback = new Callback{function, handle, argument, &context};
   enqueue(d, stream, HostCall{&run_callback, callback, &run_discarded_callback});

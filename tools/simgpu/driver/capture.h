@@ -14,6 +14,7 @@ namespace simgpu {
 
 struct Context;
 struct Driver;
+class Pool;
 struct Event;
 struct Stream;
 enum class Entry : std::uint16_t;
@@ -63,6 +64,9 @@ bool capture_takes(Driver& d, const std::shared_ptr<Stream>& stream, decltype(Op
                    CUresult* result);
 /// The same gate for what only some calls add.
 CUresult capture_node(Stream& stream, NodeWork&& work);
+/// cuMemAllocAsync and cuMemFreeAsync in a stream that captures: memory of the graph.
+CUresult capture_alloc(Driver& d, Stream& stream, Pool& pool, std::size_t bytes, CUdeviceptr* out);
+CUresult capture_free(Stream& stream, CUdeviceptr base);
 /// What an operation that cannot be captured answers. CUDA_SUCCESS if the stream may be used at all.
 CUresult refuse_in_capture(Stream& stream);
 

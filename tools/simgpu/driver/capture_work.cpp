@@ -1,5 +1,7 @@
 #include "tools/simgpu/driver/api.h"
 #include "tools/simgpu/driver/capture.h"
+#include "tools/simgpu/driver/graph_memory.h"
+#include "tools/simgpu/driver/pool.h"
 
 /// From an operation that a stream was given to the node that stands for it.
 namespace simgpu {
@@ -79,6 +81,27 @@ bool capture_takes(Driver&, const std::shared_ptr<Stream>& stream, decltype(Oper
     *result = refuse_in_capture(*stream);
   }
   return true;
+}
+
+CUresult capture_alloc(Driver& d, Stream& stream, Pool& pool, std::size_t bytes, CUdeviceptr* out) {
+  const Capture& sequence = *stream.capture->sequence;
+  if (sequence.invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  AllocWork work;
+  work.properties = pool.props();
+  const CUresult made = new_graph_allocation(d, pool.gpu(), *sequence.graph, bytes, &work.allocation);
+  if (made != CUDA_SUCCESS) return made;
+  *out = work.allocation->base;
+  return capture_node(stream, std::move(work));
+}
+
+/// Only memory of graphs can be freed by a node; anything else would be freed while the graph still uses it.
+CUresult capture_free(Stream& stream, CUdeviceptr base) {
+  Capture& sequence = *stream.capture->sequence;
+  if (sequence.invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  const CUresult claimed = claim_graph_free(*sequence.graph, base);
+  if (claimed == CUDA_SUCCESS) return capture_node(stream, FreeWork{base});
+  invalidate(&sequence);
+  return claimed;
 }
 
 }  // namespace simgpu

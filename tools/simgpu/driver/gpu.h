@@ -25,6 +25,7 @@ struct Gpu {
   Context primary;
   Pool* default_pool = nullptr;
   Pool* current_pool = nullptr;  ///< what cuMemAllocAsync takes memory from
+  Pool* graph_pool = nullptr;    ///< the memory of graphs; null until there is some
 };
 
 }  // namespace simgpu

@@ -1,6 +1,8 @@
 #include <algorithm>
 
+#include "tools/simgpu/driver/foreign.h"
 #include "tools/simgpu/driver/graph_exec.h"
+#include "tools/simgpu/driver/graph_memory.h"
 #include "tools/simgpu/driver/graph_params.h"
 
 /// From an executable graph to queued work.
@@ -16,6 +18,12 @@ struct Step {
   CUevent waits_for = nullptr;
 };
 
+using Allocations = std::vector<std::shared_ptr<GraphAllocation>>;
+
+bool contains(const Allocations& list, const std::shared_ptr<GraphAllocation>& one) {
+  return std::find(list.begin(), list.end(), one) != list.end();
+}
+
 /// All operations of a launch in an order in which they can be queued. Made before anything is queued, so
 /// that a launch that fails has done nothing.
 class Plan {
@@ -24,6 +32,9 @@ class Plan {
 
   [[nodiscard]] const std::vector<Step>& steps() const { return steps_; }
   std::vector<Step>& steps() { return steps_; }
+  /// What the nodes allocate, and what they free.
+  [[nodiscard]] const Allocations& allocated() const { return allocated_; }
+  [[nodiscard]] const Allocations& freed() const { return freed_; }
 
   /// Adds the nodes of a graph; `last` gets the steps that nothing of it comes after.
   CUresult add(const Graph& graph, const std::vector<std::size_t>& before, std::vector<std::size_t>* last) {
@@ -70,6 +81,15 @@ class Plan {
       step.records = record->event;
     } else if (const auto* wait = std::get_if<EventWaitWork>(&node.work)) {
       step.waits_for = wait->event;
+    } else if (const auto* alloc = std::get_if<AllocWork>(&node.work)) {
+      const GraphAllocation& a = *alloc->allocation;
+      allocated_.push_back(alloc->allocation);
+      step.work = PoolChange{a.pool, a.base, a.size, true};
+    } else if (const auto* free = std::get_if<FreeWork>(&node.work)) {
+      const std::shared_ptr<GraphAllocation> a = find_graph_allocation(free->address);
+      if (a == nullptr) return CUDA_ERROR_INVALID_VALUE;
+      freed_.push_back(a);
+      step.work = PoolChange{a->pool, a->base, 0, false};
     }
     for (const CUevent event : {step.records, step.waits_for}) {
       if (event != nullptr && !d_.events.contains(event)) return CUDA_ERROR_INVALID_HANDLE;
@@ -87,6 +107,7 @@ class Plan {
   Driver& d_;
   Context& context_;
   std::vector<Step> steps_;
+  Allocations allocated_, freed_;
 };
 
 /// Where a step was queued.
@@ -126,10 +147,16 @@ class Lanes {
 };
 
 /// What an event wait node waits for: the record that is the latest when the graph is launched.
-void add_event_wait(Driver& d, CUevent event, Operation* operation) {
+void add_event_wait(Driver& d, const std::shared_ptr<Stream>& stream, CUevent event, Operation* operation) {
   const auto it = d.events.find(event);
-  if (it == d.events.end() || it->second->record == nullptr) return;
-  operation->waits.push_back(Wait{it->second->record->stream, it->second->record->ticket});
+  if (it == d.events.end()) return;
+  if (const auto foreign = foreign_record(d, *it->second)) {
+    operation->until = *foreign;
+    d.ledger.order_unknown(stream);
+    return;
+  }
+  if (it->second->record != nullptr)
+    operation->waits.push_back(Wait{it->second->record->stream, it->second->record->ticket});
 }
 
 /// Queues a step and returns its number.
@@ -137,18 +164,46 @@ std::uint64_t queue(Driver& d, const std::shared_ptr<Stream>& stream, Step&& ste
   std::shared_ptr<EventRecord> made;
   if (step.records != nullptr) {
     made = std::make_shared<EventRecord>();
+    const auto event = d.events.find(step.records);
+    if (event != d.events.end()) number_record(d, *event->second, made.get());
     made->stream = stream;
     operation.work = Mark{made};
   } else {
     operation.work = std::move(step.work);
   }
-  if (step.waits_for != nullptr) add_event_wait(d, step.waits_for, &operation);
+  if (step.waits_for != nullptr) add_event_wait(d, stream, step.waits_for, &operation);
   const std::uint64_t ticket = d.scheduler.enqueue(stream, std::move(operation));
   if (made == nullptr) return ticket;
   made->ticket = ticket;
   const auto event = d.events.find(step.records);
   if (event != d.events.end()) event->second->record = std::move(made);
   return ticket;
+}
+
+/// Whether a launch may allocate and free what it wants to now. What is still allocated from an earlier
+/// launch is freed first if the executable graph was made so; else the launch fails.
+CUresult check_memory(const GraphExec& exec, const Plan& plan) {
+  const bool free_first = (exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
+  for (const auto& allocation : plan.allocated()) {
+    if (allocation->live != nullptr && !free_first) return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (const auto& allocation : plan.freed()) {
+    if (allocation->live == nullptr && !contains(plan.allocated(), allocation))
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+/// What is allocated after the launch, as later calls see it.
+void set_memory(const Plan& plan, const Wait& end) {
+  for (const auto& allocation : plan.allocated()) {
+    allocation->last_use = end;
+    if (!contains(plan.freed(), allocation)) allocation->live = allocation;
+  }
+  for (const auto& allocation : plan.freed()) {
+    allocation->last_use = end;
+    allocation->live.reset();
+  }
 }
 
 /// A launch in a stream that captures becomes a child graph.
@@ -176,8 +231,12 @@ CUresult launch_graph(Driver& d, const std::shared_ptr<GraphExec>& exec,
   }
   Plan plan(d, *stream->context);
   std::vector<std::size_t> last;
-  const CUresult result = plan.add(*exec->graph, {}, &last);
+  CUresult result = plan.add(*exec->graph, {}, &last);
+  if (result == CUDA_SUCCESS) result = check_memory(*exec, plan);
   if (result != CUDA_SUCCESS) return result;
+  for (const auto& allocation : plan.allocated()) {
+    if (allocation->live != nullptr) free_graph_allocation(d, allocation, stream);
+  }
   const Wait begin{stream, d.scheduler.enqueue(stream, after_last(*exec))};
   Lanes lanes(d, *exec);
   std::vector<Place> places;
@@ -196,6 +255,7 @@ CUresult launch_graph(Driver& d, const std::shared_ptr<GraphExec>& exec,
   Operation end;
   for (const std::size_t step : last) end.waits.push_back(places[step].done);
   exec->last = Wait{stream, d.scheduler.enqueue(stream, std::move(end))};
+  set_memory(plan, exec->last);
   return CUDA_SUCCESS;
 }
 

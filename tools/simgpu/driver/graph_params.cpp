@@ -182,7 +182,9 @@ CUresult any_work(Driver& d, Context* current, const CUgraphNodeParams& p, NodeW
       return store(result, work, out);
     }
     case CU_GRAPH_NODE_TYPE_GRAPH: {
-      if (!rest_is_zero(p, p.graph)) return CUDA_ERROR_INVALID_VALUE;
+      if (!rest_is_zero(p, p.graph) || p.graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
       ChildWork work;
       const CUresult result = child_work(p.graph.graph, &work);
       return store(result, std::move(work), out);

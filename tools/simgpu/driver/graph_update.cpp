@@ -60,7 +60,7 @@ CUgraphExecUpdateResult check_change(const GraphExec& exec, const NodeWork& from
   }
   if (const auto* fill = std::get_if<MemsetWork>(&from)) return check_memset(*fill, std::get<MemsetWork>(to));
   if (const auto* alloc = std::get_if<AllocWork>(&from)) {
-    const bool same = alloc->address == std::get<AllocWork>(to).address;
+    const bool same = alloc->allocation == std::get<AllocWork>(to).allocation;
     return same ? kSame : CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
   }
   if (const auto* free = std::get_if<FreeWork>(&from)) {

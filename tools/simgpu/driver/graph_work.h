@@ -12,6 +12,7 @@
 namespace simgpu {
 
 class Graph;
+struct GraphAllocation;
 
 /// What a kernel node launches. Parameters are the node's own copy; the arrays that a read-out points to are
 /// built when somebody asks, from the bytes.
@@ -70,11 +71,10 @@ struct EventWaitWork {
   CUevent event = nullptr;
 };
 
+/// The executable graph's copy shares the allocation.
 struct AllocWork {
   CUmemPoolProps properties{};
-  std::vector<CUmemAccessDesc> access;
-  std::size_t bytes = 0;
-  CUdeviceptr address = 0;  ///< fixed from the creation of the node on
+  std::shared_ptr<GraphAllocation> allocation;
 };
 
 struct FreeWork {

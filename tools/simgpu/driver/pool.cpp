@@ -78,11 +78,19 @@ CUresult Pool::allocate(std::uint64_t size, Context* owner, const std::shared_pt
   Place place;
   const CUresult result = make_room(rounded, stream, &place);
   if (result != CUDA_SUCCESS) return result;
-  Piece& piece = place.piece->second;
   const std::uint64_t base = place.piece->first;
   Operation operation;
   operation.work = PoolChange{this, base, rounded, true};
-  if (place.wait) operation.waits.push_back(*piece.freed);
+  if (place.wait) operation.waits.push_back(*place.piece->second.freed);
+  take(place, rounded, size, owner);
+  driver_.scheduler.enqueue(stream, std::move(operation));
+  *out = base;
+  return CUDA_SUCCESS;
+}
+
+void Pool::take(const Place& place, std::uint64_t rounded, std::uint64_t size, Context* owner) {
+  Piece& piece = place.piece->second;
+  const std::uint64_t base = place.piece->first;
   if (piece.size > rounded) {
     Piece rest = piece;
     rest.size -= rounded;
@@ -101,9 +109,32 @@ CUresult Pool::allocate(std::uint64_t size, Context* owner, const std::shared_pt
   block.owner = owner;
   block.pool = this;
   driver_.heap.adopt(block);
-  driver_.scheduler.enqueue(stream, std::move(operation));
-  *out = base;
-  return CUDA_SUCCESS;
+}
+
+CUresult Pool::reserve(std::uint64_t size, std::uint64_t* out) {
+  if (size == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (size > gpu_.physical.capacity()) return CUDA_ERROR_OUT_OF_MEMORY;
+  const std::uint64_t rounded = round_up(size, kFrameBytes);
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    for (auto& [start, chunk] : chunks_) {
+      for (auto it = chunk.pieces.begin(); it != chunk.pieces.end(); ++it) {
+        const Piece& piece = it->second;
+        if (piece.live || piece.size < rounded || (piece.freed && !driver_.host_knows(*piece.freed)))
+          continue;
+        *out = it->first;
+        take(Place{&chunk, it, false}, rounded, size, nullptr);
+        return CUDA_SUCCESS;
+      }
+    }
+    const CUresult grown = attempt == 0 ? grow(rounded) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (grown != CUDA_SUCCESS) return grown;
+  }
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void Pool::release(std::uint64_t base, std::optional<Wait> last_use) {
+  driver_.heap.retire(base);
+  put_back(base, std::move(last_use));
 }
 
 void Pool::free(std::uint64_t base, const std::shared_ptr<Stream>& stream) {

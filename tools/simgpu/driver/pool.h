@@ -40,6 +40,10 @@ class Pool {
   /// A piece for work that is queued in `stream` from now on; queues the operation that makes it usable.
   CUresult allocate(std::uint64_t size, Context* owner, const std::shared_ptr<Stream>& stream,
                     std::uint64_t* out);
+  /// A piece for a graph, in frames of its own, without an operation: launches queue theirs.
+  CUresult reserve(std::uint64_t size, std::uint64_t* out);
+  /// Takes it back; it is free after `last_use`.
+  void release(std::uint64_t base, std::optional<Wait> last_use);
   /// Frees a live piece when work that is queued in `stream` so far is done.
   void free(std::uint64_t base, const std::shared_ptr<Stream>& stream);
   /// Frees a live piece that no work uses any more.
@@ -93,6 +97,7 @@ class Pool {
   CUresult make_room(std::uint64_t size, const std::shared_ptr<Stream>& stream, Place* out);
   bool idle(const Chunk& chunk) const;
   Chunk& chunk_of(std::uint64_t address);
+  void take(const Place& place, std::uint64_t rounded, std::uint64_t size, Context* owner);
   void put_back(std::uint64_t base, std::optional<Wait> freed);
   void count_used(std::int64_t change);
 

@@ -62,6 +62,10 @@ void Scheduler::unlist_if_empty(Stream& stream) {
   if (!stream.listed || stream.running || !stream.queue.empty()) return;
   stream.listed = false;
   const auto it = std::find_if(busy_.begin(), busy_.end(), [&](const auto& s) { return s.get() == &stream; });
+  if (!stream.unseen && stream.host_saw < stream.completed) {
+    stream.unseen = true;
+    unseen_.push_back(*it);
+  }
   busy_.erase(it);
 }
 
@@ -183,6 +187,12 @@ void Scheduler::drain(const Context* context) {
     step_toward(chosen, chosen->completed + 1);
     chosen->host_saw = std::max(chosen->host_saw, chosen->completed);
   }
+  std::erase_if(unseen_, [&](const std::shared_ptr<Stream>& stream) {
+    if (context != nullptr && stream->context != context) return false;
+    stream->host_saw = stream->completed;
+    stream->unseen = false;
+    return true;
+  });
   ledger_.host_waited_all(context);
 }
 

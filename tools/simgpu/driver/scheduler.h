@@ -77,7 +77,9 @@ class Scheduler {
   Random random_;
   Mood mood_ = Mood::kALittle;
   std::uint64_t mood_left_ = 0;
-  std::uint64_t starved_ = 0;                  ///< id of the stream that kAllButOne leaves out
+  std::uint64_t starved_ = 0;  ///< id of the stream that kAllButOne leaves out
+  /// Streams without work whose latest work no host has waited for; drain() is such a wait.
+  std::vector<std::shared_ptr<Stream>> unseen_;
   std::vector<std::shared_ptr<Stream>> busy_;  ///< streams with queued work, in the order they got it
   std::vector<std::size_t> candidates_;        ///< scratch of run_some_ready
 };

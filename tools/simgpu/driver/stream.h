@@ -63,9 +63,10 @@ struct Stream {
   std::uint64_t enqueued = 0;
   std::uint64_t completed = 0;
   std::uint64_t host_saw = 0;  ///< operations up to here were over when the host had waited or asked
+  bool unseen = false;         ///< the scheduler has it in a list of streams whose end no host has waited for
   OperationQueue queue;
-  std::shared_ptr<timing::Lane> time;     ///< the ledger's, from the first operation on
-  std::shared_ptr<ordering::Lane> order;  ///< the same
+  std::shared_ptr<timing::Lane> time;      ///< the ledger's, from the first operation on
+  std::shared_ptr<ordering::Lane> order;   ///< the same
   std::unique_ptr<StreamCapture> capture;  ///< while it takes part in a capture: nothing is queued
 };
 
