@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
 #include "allocator/support/device_profile.h"
+#include "tools/simgpu/digest/role_file.h"
 #include "tools/simgpu/machine/fault_words.h"
 
 namespace simgpu::cmd {
@@ -49,9 +51,25 @@ std::string fault_plan(const std::string& file) {
   return text;
 }
 
+/// The path of the role file, which has been read once: a wrong one is better known before the program
+/// starts.
+std::string role_file(const Options& options, const std::string& data_folder) {
+  const char* variable = std::getenv("SIMGPU_ROLES");
+  std::string file = options.roles;
+  std::string named_by = "--roles";
+  if (file.empty() && variable != nullptr && *variable != '\0') {
+    file = variable;
+    named_by = "SIMGPU_ROLES";
+  }
+  if (file.empty()) return data_folder + "/simgpu/roles.txt";
+  const digest::ParsedRoles parsed = digest::load_roles(file);
+  if (!parsed.error.empty()) throw UsageError(named_by + ": " + parsed.error);
+  return std::filesystem::absolute(file).string();
+}
+
 }  // namespace
 
-std::unique_ptr<MachineConfig> machine_config(const Options& options, const std::string& profile_folder) {
+std::unique_ptr<MachineConfig> machine_config(const Options& options, const std::string& data_folder) {
   auto c = std::make_unique<MachineConfig>();
   c->seed = options.seed;
   c->schedule = options.schedule == "inorder" ? Schedule::kInOrder : Schedule::kAdversarial;
@@ -65,8 +83,14 @@ std::unique_ptr<MachineConfig> machine_config(const Options& options, const std:
       throw UsageError("--trace " + options.trace + ": the name is too long");
     std::copy(path.begin(), path.end(), std::begin(c->trace));
   }
+  c->digest_full = options.digest == "full";
+  const std::string roles = role_file(options, data_folder);
+  if (roles.size() >= sizeof c->role_file)
+    throw UsageError("--roles: the path is longer than 1,023 bytes: " + roles);
+  roles.copy(c->role_file, roles.size());
   c->device_count = static_cast<std::uint32_t>(options.devices.size());
-  for (std::size_t i = 0; i < options.devices.size(); ++i) c->devices[i] = device(options, i, profile_folder);
+  for (std::size_t i = 0; i < options.devices.size(); ++i)
+    c->devices[i] = device(options, i, data_folder + "/profiles");
   if (!options.faults.empty()) {
     const std::string text = fault_plan(options.faults);
     // A zero byte ends a text in the machine; the rules behind it would be lost.

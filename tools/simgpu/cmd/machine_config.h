@@ -8,8 +8,8 @@
 
 namespace simgpu::cmd {
 
-/// The machine that the options describe: profiles read (by name from the folder), the fault plan checked.
-/// Throws UsageError where one of them cannot be used.
-std::unique_ptr<MachineConfig> machine_config(const Options& options, const std::string& profile_folder);
+/// The machine that the options describe: profiles read (by name from profiles/ in the folder of the
+/// project's data), fault plan and role file checked. Throws UsageError where one of them cannot be used.
+std::unique_ptr<MachineConfig> machine_config(const Options& options, const std::string& data_folder);
 
 }  // namespace simgpu::cmd

@@ -65,7 +65,7 @@ bool has_static_runtime(const simgpu::Machine& machine, pid_t pid) {
 
 Ending run(const Options& options) {
   const std::unique_ptr<simgpu::MachineFile> machine =
-      simgpu::MachineFile::create(*machine_config(options, (prefix() / "share/tidepool/profiles").string()));
+      simgpu::MachineFile::create(*machine_config(options, (prefix() / "share/tidepool").string()));
   if (machine == nullptr)
     throw std::runtime_error(std::string("cannot make a machine: ") + std::strerror(errno));
   // A report that cannot be written is better known before a long run than after it.

@@ -12,8 +12,8 @@ namespace simgpu::cmd {
 namespace {
 
 const std::vector<std::string> kOptionNames = {
-    "--device", "--memory", "--seed",    "--schedule",  "--clock", "--host-time", "--faults",
-    "--report", "--trace",  "--summary", "--processes", "--help",  "--version"};
+    "--device", "--memory", "--seed",   "--schedule", "--clock",   "--host-time", "--processes", "--digest",
+    "--roles",  "--faults", "--report", "--trace",    "--summary", "--help",      "--version"};
 
 std::uint64_t parse_seed(const std::string& text) {
   std::uint64_t value = 0;
@@ -72,6 +72,10 @@ void set(Options* o, const std::string& name, const std::string& value) {
     o->processes = parse_processes(value);
   } else if (name == "--trace") {
     o->trace = value;
+  } else if (name == "--digest") {
+    o->digest = one_of(name, value, "4k", "full");
+  } else if (name == "--roles") {
+    o->roles = value;
   } else if (name == "--faults") {
     o->faults = value;
   } else if (value == "-") {
@@ -162,6 +166,10 @@ const char* help_text() {
          "                       measured: what the program's threads really took; not reproducible\n"
          "  --processes N        so many processes start at the same virtual time: engines are given\n"
          "                       once all of them use the device\n"
+         "  --digest WORD        what kernels without CPU body look at: 64 bytes of each 4 KiB\n"
+         "                       (4k, default) or every byte (full)\n"
+         "  --roles FILE         which memory such kernels read and write, instead of the shipped\n"
+         "                       file; the variable SIMGPU_ROLES says the same\n"
          "  --faults FILE        a fault plan: calls that fail, copies that arrive wrong, ...\n"
          "  --report FILE        writes what the devices did as JSON; - is --summary\n"
          "  --trace FILE         writes when each engine worked, for Perfetto or chrome://tracing\n"

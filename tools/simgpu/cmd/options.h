@@ -23,6 +23,8 @@ struct Options {
   std::uint64_t seed = 1;
   std::string schedule = "adversarial";
   std::uint32_t processes = 0;  ///< that start at the same virtual time; 0: nobody is waited for
+  std::string digest = "4k";    ///< how much digests look at, a name of digest/sample.h
+  std::string roles;            ///< file of kernels' roles; empty: SIMGPU_ROLES or the shipped one
   std::string faults;           ///< file of the fault plan; empty: none
   std::string clock = "virtual";
   std::string host_time = "fixed";

@@ -38,6 +38,10 @@ std::map<std::string, std::uint64_t> names_of(const ReportPage::NameList& list) 
   return rows;
 }
 
+std::uint64_t digests_not_listed(const ReportPage& page) {
+  return page.digests_known.other + page.digests_inferred.other + page.digests_unknown.other;
+}
+
 std::size_t error_texts(const ReportPage& page) {
   return std::min<std::size_t>(page.errors_total.load(), ReportPage::kMaxErrors);
 }

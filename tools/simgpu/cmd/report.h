@@ -25,6 +25,9 @@ std::map<std::string, std::uint64_t> calls_made(const ReportPage& page);
 /// A list of names with how often each came.
 std::map<std::string, std::uint64_t> names_of(const ReportPage::NameList& list);
 
+/// /// Launches that ran as digests and whose kernel found no place in the lists.
+std::uint64_t digests_not_listed(const ReportPage& page);
+
 /// Errors that have a text.
 std::size_t error_texts(const ReportPage& page);
 

@@ -18,6 +18,16 @@ void put_names(JsonWriter* out, const char* name, const std::map<std::string, st
   out->end();
 }
 
+void put_digests(JsonWriter* out, const ReportPage& page) {
+  out->object("digests", Layout::kLines);
+  put_names(out, "roles_known", names_of(page.digests_known));
+  put_names(out, "roles_inferred", names_of(page.digests_inferred));
+  put_names(out, "roles_unknown", names_of(page.digests_unknown));
+  out->number("not_listed", digests_not_listed(page));
+  out->number("pointers_in_memory", page.digest_pointers);
+  out->end();
+}
+
 /// What one process did, or all of them together.
 void put_page(JsonWriter* out, const ReportPage& page) {
   out->object("copies", Layout::kLines);
@@ -33,6 +43,7 @@ void put_page(JsonWriter* out, const ReportPage& page) {
       .number("dropped", page.operations_dropped)
       .number("longest_queue", page.longest_queue)
       .end();
+  put_digests(out, page);
   put_names(out, "calls", calls_made(page));
   put_names(out, "not_supported", names_of(page.unsupported));
   out->number("not_supported_not_listed", page.unsupported.other);

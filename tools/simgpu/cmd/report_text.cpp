@@ -75,6 +75,19 @@ std::string time_text(const Machine& machine, const ReportPage& page) {
   return out;
 }
 
+/// Kernels without CPU body: what such a program computes are digests, and it should be said.
+std::string digest_lines(const ReportPage& page) {
+  const auto known = names_of(page.digests_known);
+  const auto inferred = names_of(page.digests_inferred);
+  const auto unknown = names_of(page.digests_unknown);
+  const std::uint64_t all = total(known) + total(inferred) + total(unknown) + digests_not_listed(page);
+  if (all == 0) return "";
+  std::string out =
+      line("digests", std::to_string(all) + " of the kernels have no CPU body: their results are digests");
+  if (!unknown.empty()) out += line("unknown roles", most(unknown));
+  return out;
+}
+
 }  // namespace
 
 std::string report_text(const Machine& machine) {
@@ -88,6 +101,7 @@ std::string report_text(const Machine& machine) {
   out += line("work", std::to_string(page.kernels_executed.load()) + " kernels, " +
                           std::to_string(page.operations_executed.load()) + " operations, longest queue " +
                           std::to_string(page.longest_queue.load()));
+  out += digest_lines(page);
   auto calls = calls_made(page);
   const std::uint64_t all = total(calls);
   // Lookups are many and say nothing.

@@ -54,6 +54,14 @@ void ExtentMap::remove(std::uint64_t base, Stamp now) {
   live_.erase(it);
 }
 
+void ExtentMap::remove_all(const Span& span, Stamp now) {
+  for (auto it = live_.lower_bound(span.begin); it != live_.end() && it->first < span.end;) {
+    const std::uint64_t base = it->first;
+    ++it;
+    remove(base, now);
+  }
+}
+
 void ExtentMap::forget(Stamp oldest) {
   dead_.erase(std::remove_if(dead_.begin(), dead_.end(), [&](const Entry& e) { return e.died <= oldest; }),
               dead_.end());

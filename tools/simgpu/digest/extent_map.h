@@ -28,6 +28,8 @@ class ExtentMap {
   void add(std::uint64_t base, std::uint64_t bytes, std::uint32_t unit, Stamp now);
   /// Memory is freed: launches that are called from now on do not find it.
   void remove(std::uint64_t base, Stamp now);
+  /// The same for all memory that starts in the span.
+  void remove_all(const Span& span, Stamp now);
   /// No launch called before `oldest` will be asked for any more.
   void forget(Stamp oldest);
 
@@ -45,6 +47,8 @@ class ExtentMap {
   /// Device memory was copied: what was written, and where pointers are, moves along.
   void copied(std::uint64_t to, const Span& from, Stamp call);
 
+  /// /// Freed memory that is still remembered.
+  [[nodiscard]] std::size_t dead() const { return dead_.size(); }
   /// Words in live memory that are known to hold pointers.
   [[nodiscard]] std::uint64_t pointers_known() const { return pointers_known_; }
 

@@ -79,6 +79,8 @@ std::uint64_t size_argument(const First& first, const Rest&... rest) {
 extern "C" SIMGPU_EXPORT int simgpuLibrarySetBody(void* library, const char* name,
                                                   const SimgpuKernelBody* body);
 extern "C" SIMGPU_EXPORT void simgpuNote(const char* name);
+extern "C" SIMGPU_EXPORT int simgpuProgram(int news, unsigned long long address, unsigned long long source,
+                                           std::size_t bytes);
 
 namespace simgpu {
 

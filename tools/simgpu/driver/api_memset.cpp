@@ -13,8 +13,10 @@ CUresult fill(Driver& d, Context& context, const std::shared_ptr<Stream>& stream
   const bool pinned = d.host.covers(request.dst, request.extent());
   const CUresult allowed = synchronous ? may_wait(*stream) : CUDA_SUCCESS;
   if (allowed != CUDA_SUCCESS) return allowed;
+  Fill work = request;
+  work.program = d.program.claims_write(work.dst, 0);
   std::uint64_t ticket = 0;
-  const CUresult queued = enqueue(d, stream, Fill(request), &ticket);
+  const CUresult queued = enqueue(d, stream, std::move(work), &ticket);
   if (queued != CUDA_SUCCESS) return queued;
   return synchronous && pinned ? wait_for(d, stream, ticket) : context.sticky;
 }

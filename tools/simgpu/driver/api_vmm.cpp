@@ -79,7 +79,9 @@ SIMGPU_API(cuMemMap,
   Physical* physical = find_handle(d, handle);
   if (physical == nullptr || flags != 0 || offset != 0) return CUDA_ERROR_INVALID_VALUE;
   if (!aligned(base) || size != physical->size) return CUDA_ERROR_INVALID_VALUE;
-  return d.space.map(base, physical, false);
+  const CUresult result = d.space.map(base, physical, false);
+  if (result == CUDA_SUCCESS) d.program.allocated(base, size);
+  return result;
 }
 
 SIMGPU_API(cuMemUnmap, (CUdeviceptr base, size_t size), base, size) {
@@ -89,6 +91,7 @@ SIMGPU_API(cuMemUnmap, (CUdeviceptr base, size_t size), base, size) {
   const std::vector<ordering::Race> users = d.ledger.users_of(base, size);
   const CUresult result = d.space.unmap(base, size, false);
   if (result != CUDA_SUCCESS) return result;
+  d.program.freed(base, size);
   d.ledger.charge(per_mib(config.vmm_unmap_ns_per_mib, size));
   d.ledger.report_taken_away(users, "cuMemUnmap");
   return CUDA_SUCCESS;

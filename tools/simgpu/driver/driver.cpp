@@ -44,11 +44,12 @@ Driver::Driver(std::unique_ptr<MachineFile> file, ProcessSlot* claimed)
     : machine(std::move(file)),
       config((*machine)->config),
       slot(*claimed),
-      heap(space),
+      heap(space, program),
       ledger(**machine),
       trace(static_cast<const char*>(config.trace)),
       scheduler(*this, config, ledger),
-      faults(config.faults) {
+      faults(config.faults),
+      program(scheduler) {
   ledger.on_slice([this](const timing::Slice& slice) {
     if (slice.engine == timing::Engine::kNone) return;
     const std::int64_t nanos = slice.span.end - slice.span.start;

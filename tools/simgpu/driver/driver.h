@@ -15,6 +15,7 @@
 #include "tools/simgpu/driver/ledger.h"
 #include "tools/simgpu/driver/plain_heap.h"
 #include "tools/simgpu/driver/pool.h"
+#include "tools/simgpu/driver/program_memory.h"
 #include "tools/simgpu/driver/scheduler.h"
 #include "tools/simgpu/driver/trace.h"
 #include "tools/simgpu/machine/machine_file.h"
@@ -57,6 +58,7 @@ struct Driver {
   Trace trace;
   Scheduler scheduler;
   Faults faults;
+  ProgramMemory program;
   std::unordered_map<CUcontext, Context*> contexts;  ///< alive or not, the primary one too
   std::unordered_map<CUstream, std::shared_ptr<Stream>> streams;
   std::unordered_map<CUevent, std::unique_ptr<Event>> events;

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <string>
 
+#include "tools/simgpu/driver/digest_launch.h"
 #include "tools/simgpu/driver/driver.h"
 #include "tools/simgpu/driver/guard.h"
 #include "tools/simgpu/driver/launch_body.h"
@@ -100,11 +101,28 @@ void check_range(const void* pointer, std::size_t bytes, int is_write) {
   leave_guarded(fault);
 }
 
-bool run_launch(const Stream& stream, const Launch& launch) {
+/// Notes what the body that just ran declared to write.
+void note_declared_writes(Driver& d, const Launch& launch, std::uint64_t call) {
+  for (std::size_t i = 0; i < g_declared.count; ++i) {
+    const Declared::Range& range = g_declared.ranges[i];
+    if (range.write) note_write(d, range.address, range.bytes, call);
+  }
+  if (g_declared.count == g_declared.ranges.size()) note_all_written(d, launch, call);
+}
+
+/// Runs the kernel on the CPU, by its body.
+bool run_on_cpu(const Stream& stream, const Launch& launch, std::uint64_t call, Fault* fault) {
   g_declared.count = 0;
   g_declared.context = stream.context;
+  const bool ok = run_body(launch, 0, BodyCalls{&check_range, nullptr}, fault);
+  note_declared_writes(*driver(), launch, call);
+  return ok;
+}
+
+bool run_launch(const Stream& stream, const Launch& launch, std::uint64_t call) {
   Fault fault;
-  const bool ok = run_body(launch, 0, BodyCalls{&check_range, nullptr}, &fault);
+  const bool ok = launch.kernel->body != nullptr ? run_on_cpu(stream, launch, call, &fault)
+                                                 : run_digest(*driver(), launch, call, &fault);
   add(page().kernels_executed);
   if (!ok) {
     std::string text = fault_text("kernel '" + readable_name(launch.kernel->name) + "'", fault);
@@ -153,7 +171,7 @@ bool still_pinned(const Copy& c) {
   return !c.dst_pinned || host.covers(c.dst, c.extent(c.dst_pitch, c.dst_slice));
 }
 
-bool run_copy(const Stream& stream, const Copy& copy) {
+bool run_copy(const Stream& stream, const Copy& copy, std::uint64_t call) {
   if (copy.bytes() == 0) return true;
   if (!still_pinned(copy)) {
     fail(stream, copy_name(copy) + ": its pinned memory was unregistered before it ran",
@@ -169,6 +187,7 @@ bool run_copy(const Stream& stream, const Copy& copy) {
     return false;
   }
   if (faults.active()) faults.after_copy(copy, kept);
+  note_copy(*driver(), copy, call);
   ReportPage& report = page();
   TransferCount& count = copy.src_device ? (copy.dst_device ? report.d2d : report.d2h)
                                          : (copy.dst_device ? report.h2d : report.h2h);
@@ -177,7 +196,7 @@ bool run_copy(const Stream& stream, const Copy& copy) {
   return true;
 }
 
-bool run_fill(const Stream& stream, const Fill& fill) {
+bool run_fill(const Stream& stream, const Fill& fill, std::uint64_t call) {
   Fault fault;
   const std::uint64_t bytes = fill.width * fill.element * fill.height;
   if (bytes != 0 && !run_guarded(&fill_rows, const_cast<Fill*>(&fill), &fault)) {
@@ -185,6 +204,7 @@ bool run_fill(const Stream& stream, const Fill& fill) {
     fail(stream, fault_text(who, fault), CUDA_ERROR_ILLEGAL_ADDRESS);
     return false;
   }
+  note_fill(*driver(), fill, call);
   add(page().memset.count);
   add(page().memset.bytes, bytes);
   return true;
@@ -200,7 +220,7 @@ bool check_value(const Stream& stream, const Condition& condition) {
   return false;
 }
 
-bool run_write(const Stream& stream, const ValueWrite& write) {
+bool run_write(const Stream& stream, const ValueWrite& write, std::uint64_t call) {
   if (!value_usable(*driver(), write.address, write.bits)) {
     fail(stream,
          "illegal address: a write of a value at " + hex(write.address) + ", " +
@@ -215,6 +235,7 @@ bool run_write(const Stream& stream, const ValueWrite& write) {
     std::atomic_ref<std::uint32_t>(*reinterpret_cast<std::uint32_t*>(write.address))
         .store(static_cast<std::uint32_t>(write.value), std::memory_order_release);
   }
+  note_write(*driver(), write.address, write.bits / 8, call);
   return true;
 }
 
@@ -253,14 +274,16 @@ bool execute(const Stream& stream, const Operation& operation) {
     mark->record->shared->complete(mark->record->number);
   if (stream.context->sticky != CUDA_SUCCESS) return true;
   if (operation.until && !check_value(stream, *operation.until)) return false;
-  if (const auto* launch = std::get_if<Launch>(&operation.work)) return run_launch(stream, *launch);
-  if (const auto* copy = std::get_if<Copy>(&operation.work)) return run_copy(stream, *copy);
-  if (const auto* fill = std::get_if<Fill>(&operation.work)) return run_fill(stream, *fill);
+  if (const auto* launch = std::get_if<Launch>(&operation.work))
+    return run_launch(stream, *launch, operation.call);
+  if (const auto* copy = std::get_if<Copy>(&operation.work)) return run_copy(stream, *copy, operation.call);
+  if (const auto* fill = std::get_if<Fill>(&operation.work)) return run_fill(stream, *fill, operation.call);
   if (const auto* change = std::get_if<PoolChange>(&operation.work)) {
     change->begin ? change->pool->begin(change->base, change->size) : change->pool->end(change->base);
   }
   if (const auto* plain = std::get_if<PlainFree>(&operation.work)) free_plain(*plain);
-  if (const auto* write = std::get_if<ValueWrite>(&operation.work)) return run_write(stream, *write);
+  if (const auto* write = std::get_if<ValueWrite>(&operation.work))
+    return run_write(stream, *write, operation.call);
   if (mark != nullptr && driver()->ledger.wall()) mark->record->when.time = wall_time();
   return true;
 }

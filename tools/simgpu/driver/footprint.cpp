@@ -8,6 +8,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "tools/simgpu/driver/digest_launch.h"
 #include "tools/simgpu/driver/driver.h"
 #include "tools/simgpu/driver/execute.h"
 #include "tools/simgpu/driver/launch_body.h"
@@ -81,7 +82,7 @@ bool ask(const Launch& launch) {
   Declared& d = declared();
   d.ranges.clear();
   d.operations = 0;
-  if (launch.kernel->body == nullptr || !declares(*launch.kernel->body)) return false;
+  if (!declares(*launch.kernel->body)) return false;
   const BodyCalls calls{[](const void* address, std::size_t bytes, int is_write) {
                           declared().ranges.add(reinterpret_cast<std::uint64_t>(address), bytes,
                                                 is_write != 0);
@@ -91,10 +92,23 @@ bool ask(const Launch& launch) {
   return run_body(launch, SIMGPU_GRID_DECLARE, calls, &fault);
 }
 
-void launch_footprint(const DeviceConfig& config, const Launch& launch, Footprint* out) {
+/// What a kernel without body touches is inferred: from its pointers on, as far as the memory reaches.
+void digest_footprint(const DeviceConfig& config, const Launch& launch, std::uint64_t call, Footprint* out) {
+  std::uint64_t bytes = 0;
+  for (const digest::Touched& t : digest_touches(*driver(), launch, call)) {
+    const std::uint64_t size = t.span.bytes();
+    if (reads(t.access)) add_touches(t.span.begin, size, false, !t.exact, &out->touches);
+    if (writes(t.access)) add_touches(t.span.begin, size, true, !t.exact, &out->touches);
+    bytes += t.access == digest::Access::kInOut ? 2 * size : size;
+  }
+  out->work.busy = nanoseconds(static_cast<double>(bytes), config.memory_bytes_per_second);
+}
+
+void launch_footprint(const DeviceConfig& config, const Launch& launch, std::uint64_t call, Footprint* out) {
   out->name = kernel_name(launch.kernel->name);
   out->work.engine = Engine::kCompute;
   out->work.fixed = config.cost_launch_ns;
+  if (launch.kernel->body == nullptr) return digest_footprint(config, launch, call, out);
   if (!ask(launch)) return;
   std::uint64_t bytes = 0;
   for (const RangeList::Range& range : declared().ranges.merged()) {
@@ -215,7 +229,7 @@ void footprint(const Stream& stream, const Operation& operation, Footprint* out)
   out->name = nullptr;
   out->touches.clear();
   if (const auto* launch = std::get_if<Launch>(&operation.work)) {
-    launch_footprint(gpu.config, *launch, out);
+    launch_footprint(gpu.config, *launch, operation.call, out);
   } else if (const auto* copy = std::get_if<Copy>(&operation.work)) {
     copy_footprint(gpu.ordinal, *copy, out);
   } else if (const auto* fill = std::get_if<Fill>(&operation.work)) {

@@ -20,7 +20,8 @@ struct Footprint {
 ///
 /// Kernels with a body are asked for their declarations (see "simgpu/kernel.h"). A kernel takes its fixed
 /// cost and the longer of two times: its bytes over the rate of the device's memory, each read and written
-/// once, and its operations over the device's rate in single precision.
+/// once, and its operations over the device's rate in single precision. Of a kernel that runs as a digest all
+/// that its pointers reach counts, as inferred.
 void footprint(const Stream& stream, const Operation& operation, Footprint* out);
 
 /// Adds a touch for each piece of memory behind these addresses. What is mapped nowhere adds none.

@@ -16,6 +16,9 @@ namespace simgpu {
 
 struct Context;
 struct Library;
+namespace digest {
+struct KernelRoles;
+}
 
 /// A kernel of a loaded library. It answers to two handles, as in the driver: a CUkernel and the CUfunction
 /// of the context.
@@ -26,7 +29,8 @@ struct Kernel {
   /// The parameters, from the image or else from the body; empty and not known if neither says.
   std::vector<SimgpuParam> params;
   bool params_known = false;
-  bool loaded = false;  ///< what cuFuncIsLoaded says
+  bool loaded = false;                               ///< what cuFuncIsLoaded says
+  std::shared_ptr<const digest::KernelRoles> roles;  ///< of a kernel without body, from its first launch on
   int max_dynamic_shared = 48 << 10;
   int carveout = -1;
   int non_portable_cluster = 0;

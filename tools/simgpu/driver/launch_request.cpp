@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tools/simgpu/driver/digest_launch.h"
 #include "tools/simgpu/driver/kernel_attributes.h"
 #include "tools/simgpu/driver/library.h"
 
@@ -75,9 +76,7 @@ CUresult make_launch(Driver& d, Context& context, CUfunction handle, const CUlau
   if (const CUresult loaded = load_into(d, context, *kernel->library); loaded != CUDA_SUCCESS) return loaded;
   kernel->loaded = true;
   if (kernel->body == nullptr) {
-    report_error("kernel '" + readable_name(kernel->name) +
-                 "' has no CPU body (see simgpu/kernel.h); it was not launched");
-    return CUDA_ERROR_NOT_SUPPORTED;
+    if (const CUresult prepared = prepare_digest(d, *kernel); prepared != CUDA_SUCCESS) return prepared;
   }
   if (cooperative) {
     const auto fits = static_cast<std::uint64_t>(active_blocks(threads, c.sharedMemBytes)) *

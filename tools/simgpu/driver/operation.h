@@ -51,6 +51,7 @@ struct Copy {
   std::uint64_t dst_slice = 0, src_slice = 0;      ///< bytes from slice to slice
   bool dst_device = false, src_device = false;
   bool dst_pinned = false, src_pinned = false;  ///< host memory that must still be pinned when this runs
+  bool program = true;                          ///< the program's own, see ProgramMemory
   /// Source bytes taken at the call, where the source is pageable; src points into it.
   std::unique_ptr<unsigned char[]> staged;
   std::int32_t fault_rule = -1;  ///< of the fault plan, which says what is wrong with it; -1: none
@@ -70,6 +71,7 @@ struct Fill {
   std::uint64_t height = 1;
   std::uint32_t element = 1;  ///< bytes: 1, 2 or 4
   std::uint32_t value = 0;
+  bool program = true;  ///< as in Copy
 
   [[nodiscard]] std::uint64_t extent() const {
     return width == 0 || height == 0 ? 0 : (height - 1) * pitch + width * element;
@@ -114,6 +116,7 @@ struct Nothing {};
 /// One piece of queued work.
 struct Operation {
   std::vector<Wait> waits;
+  std::uint64_t call = 0;          ///< Scheduler::new_call() of it
   std::optional<Condition> until;  ///< not before this has come about
   std::variant<Nothing, Launch, Copy, Fill, HostCall, Mark, PoolChange, PlainFree, ValueWrite> work;
 };

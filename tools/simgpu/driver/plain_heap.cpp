@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tools/simgpu/driver/gpu.h"
+#include "tools/simgpu/driver/program_memory.h"
 
 namespace simgpu {
 namespace {
@@ -79,6 +80,7 @@ CUresult PlainHeap::allocate(std::uint64_t size, Context* owner, std::uint64_t* 
   if (result != CUDA_SUCCESS) return result;
   block.id = next_id_++;
   blocks_.emplace(block.base, block);
+  program_.allocated(block.base, size);
   *out = block.base;
   return CUDA_SUCCESS;
 }
@@ -96,6 +98,7 @@ CUresult PlainHeap::import(Physical* physical, std::uint64_t offset, std::uint64
   block.base = block.segment + offset;
   block.id = next_id_++;
   blocks_.emplace(block.base, block);
+  program_.imported(block.base, size);
   *out = block.base;
   return CUDA_SUCCESS;
 }
@@ -120,7 +123,13 @@ CUresult PlainHeap::free(std::uint64_t base) {
 
 void PlainHeap::adopt(PlainBlock block) {
   block.id = next_id_++;
+  program_.allocated(block.base, block.size);
   blocks_.emplace(block.base, block);
+}
+
+void PlainHeap::set_freeing(std::uint64_t base) {
+  blocks_.at(base).freeing = true;
+  program_.freed(base, 1);
 }
 
 void PlainHeap::retire(std::uint64_t base) {
@@ -128,6 +137,7 @@ void PlainHeap::retire(std::uint64_t base) {
   freed_.push_front(it->second);
   if (freed_.size() > kRememberFreed) freed_.pop_back();
   blocks_.erase(it);
+  program_.freed(base, 1);
 }
 
 std::vector<PlainBlock> PlainHeap::blocks_of(const Context* owner) const {

@@ -12,6 +12,7 @@ namespace simgpu {
 struct Context;
 struct Gpu;
 class Pool;
+class ProgramMemory;
 
 /// Starts of allocations, plain ones and those of pools, are multiples of this many bytes.
 inline constexpr std::uint64_t kAllocationAlignment = 512;
@@ -34,7 +35,8 @@ struct PlainBlock {
 /// the pattern at every allocation. Not thread-safe: the device lock protects it.
 class PlainHeap {
  public:
-  explicit PlainHeap(AddressSpace& space) : space_(space) {}
+  /// What it gives and takes is told to `program`, which may be made after it.
+  PlainHeap(AddressSpace& space, ProgramMemory& program) : space_(space), program_(program) {}
   PlainHeap(const PlainHeap&) = delete;
   PlainHeap& operator=(const PlainHeap&) = delete;
 
@@ -50,7 +52,7 @@ class PlainHeap {
   void adopt(PlainBlock block);
   void retire(std::uint64_t base);
   /// A queued operation will free the block: to the program it is none any more.
-  void set_freeing(std::uint64_t base) { blocks_.at(base).freeing = true; }
+  void set_freeing(std::uint64_t base);
   [[nodiscard]] std::vector<PlainBlock> blocks_of(const Context* owner) const;
 
   /// Frames of the device at an address, mapped and accessible to it.
@@ -71,6 +73,7 @@ class PlainHeap {
   CUresult from_slab(Gpu& gpu, std::uint64_t rounded, std::uint64_t* base, std::uint64_t* segment);
 
   AddressSpace& space_;
+  ProgramMemory& program_;
   std::map<std::uint64_t, PlainBlock> blocks_;
   std::map<std::uint64_t, Slab> slabs_;
   std::deque<PlainBlock> freed_;

@@ -70,6 +70,17 @@ void note_export_table(const char* id) noexcept {
   count_name(&ReportPage::export_tables, id);
 }
 
+void note_digest(DigestRoles roles, const char* kernel) noexcept {
+  switch (roles) {
+    case DigestRoles::kKnown:
+      return count_name(&ReportPage::digests_known, kernel);
+    case DigestRoles::kInferred:
+      return count_name(&ReportPage::digests_inferred, kernel);
+    case DigestRoles::kUnknown:
+      return count_name(&ReportPage::digests_unknown, kernel);
+  }
+}
+
 void report_error(const std::string& text) {
   ReportPage& p = page();
   keep_text(p.errors, p.errors_total, "error: ", text);

@@ -19,6 +19,11 @@ void note_unsupported(const char* name) noexcept;
 /// Counts a request for a private table; `id` is the text of its UUID.
 void note_export_table(const char* id) noexcept;
 
+/// /// Where the roles of a digest's pointers came from.
+enum class DigestRoles { kKnown, kInferred, kUnknown };
+/// Counts a launch that ran as a digest.
+void note_digest(DigestRoles roles, const char* kernel) noexcept;
+
 /// Records an error and prints it as one line "simgpu: error: …" on stderr. Lines after the first 32 are
 /// counted only.
 void report_error(const std::string& text);

@@ -33,6 +33,7 @@ void Scheduler::add_legacy_waits(const std::shared_ptr<Stream>& stream, Operatio
 std::uint64_t Scheduler::enqueue(const std::shared_ptr<Stream>& stream, Operation&& operation) {
   while (stream->queue.full()) step_toward(stream, stream->completed + 1);
   prepare(operation);
+  operation.call = new_call();
   ledger_.enqueue(stream, operation);
   add_legacy_waits(stream, operation);
   stream->queue.push(std::move(operation));
@@ -47,6 +48,14 @@ std::uint64_t Scheduler::enqueue(const std::shared_ptr<Stream>& stream, Operatio
   }
   if (schedule_ == Schedule::kInOrder) run_everything_ready();
   return ticket;
+}
+
+std::uint64_t Scheduler::oldest_call() const {
+  std::uint64_t oldest = calls_;
+  for (const std::shared_ptr<Stream>& stream : busy_) {
+    if (!stream->queue.empty()) oldest = std::min(oldest, stream->queue.front().call);
+  }
+  return oldest;
 }
 
 bool Scheduler::ready(Stream& stream) const {

@@ -37,6 +37,12 @@ class Scheduler {
   /// Queues work; runs older work first if the stream is full. Returns the operation's number.
   std::uint64_t enqueue(const std::shared_ptr<Stream>& stream, Operation&& operation);
 
+  /// Numbers a call, in the order in which the driver's lock was taken. Queued work has the number of its
+  /// call.
+  std::uint64_t new_call() { return ++calls_; }
+  /// The number of the oldest call whose work is still queued; where nothing is, of the latest call.
+  [[nodiscard]] std::uint64_t oldest_call() const;
+
   /// Runs what the mood of the moment says. Called at the end of every call.
   void breathe();
 
@@ -80,6 +86,7 @@ class Scheduler {
   std::uint64_t starved_ = 0;  ///< id of the stream that kAllButOne leaves out
   /// Streams without work whose latest work no host has waited for; drain() is such a wait.
   std::vector<std::shared_ptr<Stream>> unseen_;
+  std::uint64_t calls_ = 0;
   std::vector<std::shared_ptr<Stream>> busy_;  ///< streams with queued work, in the order they got it
   std::vector<std::size_t> candidates_;        ///< scratch of run_some_ready
 };

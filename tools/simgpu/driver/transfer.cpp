@@ -135,6 +135,7 @@ CUresult transfer(Driver& d, Context& context, const std::shared_ptr<Stream>& st
   Copy copy;
   const CUresult made = make_copy(d, request, &copy);
   if (made != CUDA_SUCCESS) return made;
+  copy.program = d.program.claims_write(copy.dst, copy.src);
   const CUresult allowed = synchronous ? may_wait(*stream) : CUDA_SUCCESS;
   if (allowed != CUDA_SUCCESS) return allowed;
   if (stream->capture != nullptr) return enqueue(d, stream, std::move(copy));  // the node reads when it runs

@@ -83,6 +83,8 @@ struct MachineConfig {
   /// Processes that start together: engines are given once so many have called cuInit. 0: nobody is waited
   /// for.
   std::uint32_t processes_together = 0;
+  bool digest_full = false;   ///< digests look at every byte, not at 64 of each 4 KiB
+  char role_file[1024] = "";  ///< what kernels do to their memory; empty: SIMGPU_ROLES or none
 };
 
 /// A mutex between processes. A process that dies with it leaves it usable.

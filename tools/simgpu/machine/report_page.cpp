@@ -65,6 +65,10 @@ void add_report(ReportPage* into, const ReportPage& from) {
   add(into->unsupported, from.unsupported);
   add(into->export_tables, from.export_tables);
   if (from.static_runtime.load() != 0) into->static_runtime.store(1);
+  add(into->digests_known, from.digests_known);
+  add(into->digests_inferred, from.digests_inferred);
+  add(into->digests_unknown, from.digests_unknown);
+  add(into->digest_pointers, from.digest_pointers);
   add(into->races_total, from.races_total);
   add(into->possible_races_total, from.possible_races_total);
   add_texts(into->races, &into->races_listed, from.races, from.races_listed);

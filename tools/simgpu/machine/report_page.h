@@ -53,6 +53,10 @@ struct ReportPage {
   NameList export_tables;  ///< private tables that were asked for, by UUID
 
   std::atomic<std::uint32_t> static_runtime;  ///< 1: the program itself has the static CUDA run time
+  NameList digests_known;                     ///< kernels that ran as digests, with roles from the role file
+  NameList digests_inferred;                  ///< with roles from the types of their parameters
+  NameList digests_unknown;  ///< of which nothing was known: all that they point to was read and written
+  std::atomic<std::uint64_t> digest_pointers;  ///< words in memory that counted as what they point to
   /// Pairs of operations that touch the same bytes, one of them writing, with nothing that orders them; and
   /// those of which it is only likely, because what they touch was inferred.
   std::atomic<std::uint64_t> races_total;

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include "tools/simgpu/runtime/program_memory.h"
+
 namespace simgpu::runtime {
 namespace {
 
@@ -32,6 +34,8 @@ void fill(DriverTable* table, Lookup lookup, cuuint64_t flags) {
   table->set_body =
       reinterpret_cast<SimgpuLibrarySetBodyFn>(find(lookup, "simgpuLibrarySetBody", CUDA_VERSION, flags));
   table->note = reinterpret_cast<SimgpuNoteFn>(find(lookup, "simgpuNote", CUDA_VERSION, flags));
+  table->program = reinterpret_cast<SimgpuProgramFn>(find(lookup, "simgpuProgram", CUDA_VERSION, flags));
+  tell_of_program_memory(table, flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ struct DriverTable {
   /// simgpu's own entries (simgpu/abi.h); null in front of a driver that has none.
   SimgpuLibrarySetBodyFn set_body = nullptr;
   SimgpuNoteFn note = nullptr;
+  SimgpuProgramFn program = nullptr;
 };
 
 /// Opens libcuda.so.1 and asks its cuGetProcAddress_v2 for everything, once with and once without per-thread

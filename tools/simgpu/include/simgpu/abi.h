@@ -69,4 +69,16 @@ using SimgpuLibrarySetBodyFn = int (*)(void* library, const char* name, const Si
 /// into the report's list of what is not supported. `name` is copied. Thread-safe.
 using SimgpuNoteFn = void (*)(const char* name);
 
+/// What simgpu's runtime tells its driver about the program, where another library stands between the two.
+enum SimgpuProgramNews : int {
+  kSimgpuWantsToBeTold = 0,  ///< asks: returns 1 if there is such a library, else 0
+  kSimgpuAllocated = 1,      ///< the program has `bytes` of device memory at `address`
+  kSimgpuFreed = 2,          ///< it gives the memory that starts at `address` back
+  kSimgpuWrites = 3,  ///< this thread's next copy from `source` to `address` is its own; source 0: memset
+};
+
+/// Exported by simgpu's libcuda and found by cuGetProcAddress. Thread-safe.
+using SimgpuProgramFn = int (*)(int news, unsigned long long address, unsigned long long source,
+                                std::size_t bytes);
+
 }  // extern "C"

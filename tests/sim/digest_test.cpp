@@ -1,0 +1,148 @@
+// A program whose kernels have no CPU bodies runs as digests: whatever the order of its work and wherever its
+// memory is, it prints the same; and it does so in half of the memory it asks for.
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "tests/process/child_process.h"
+
+namespace tidepool::test {
+namespace {
+
+const std::string kSimgpu = built("bin/simgpu");
+const std::string kTidepool = built("bin/tidepool");
+const std::string kJob = built("tests/digest_job");
+const int kSeeds = sanitized() ? 2 : 25;
+
+struct Run {
+  Outcome outcome;
+  std::string report;
+
+  /// The number behind `"key": ` after the first `"section"` of the report.
+  [[nodiscard]] std::uint64_t number(const std::string& section, const std::string& key) const {
+    const std::size_t from = report.find("\"" + section + "\"");
+    REQUIRE(from != std::string::npos);
+    const std::size_t at = report.find("\"" + key + "\":", from);
+    REQUIRE(at != std::string::npos);
+    return std::strtoull(report.c_str() + at + key.size() + 3, nullptr, 10);
+  }
+};
+
+/// With `table` one kernel gets its inputs by pointers in memory.
+Run run_job(int seed, const std::vector<std::string>& front = {},
+            const std::vector<std::string>& options = {}, bool table = false) {
+  const ScratchFolder folder;
+  const std::string report = folder / "report.json";
+  std::vector<std::string> words = {kSimgpu, "--seed", std::to_string(seed), "--report", report};
+  words.insert(words.end(), options.begin(), options.end());
+  words.emplace_back("--");
+  words.insert(words.end(), front.begin(), front.end());
+  words.insert(words.end(), {kJob, sanitized() ? "1" : "2"});
+  if (table) words.emplace_back("table");
+  Run result;
+  result.outcome = run({words, "", {}, false, false});
+  std::stringstream text;
+  text << std::ifstream(report).rdbuf();
+  result.report = text.str();
+  INFO(result.outcome.err);
+  REQUIRE(result.outcome.code() == 0);
+  REQUIRE(result.outcome.out.starts_with("digest "));
+  return result;
+}
+
+void expect_same_in_half(int first_seed, int count) {
+  const Run plain = run_job(1);
+  const std::uint64_t peak = plain.number("memory", "physical_peak_bytes");
+  const std::vector<std::string> half = {kTidepool, "run", "--device-budget", std::to_string(peak / 2), "--"};
+  for (int seed = first_seed; seed < first_seed + count; ++seed) {
+    INFO("seed " << seed);
+    const Run small = run_job(seed, half);
+    REQUIRE(small.outcome.out == plain.outcome.out);
+    REQUIRE(small.number("memory", "physical_peak_bytes") <= peak / 2);
+    REQUIRE(small.number("h2d", "bytes") > plain.number("h2d", "bytes"));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("digests: a program prints the same for every seed") {
+  const Run first = run_job(1, {}, {}, true);
+  CHECK(first.report.find("forward(float const*, float const*, float*, int)") != std::string::npos);
+  for (int seed = 2; seed <= 2 * kSeeds; ++seed) {
+    INFO("seed " << seed);
+    REQUIRE(run_job(seed, {}, {}, true).outcome.out == first.outcome.out);
+  }
+}
+
+// Fifty seeds in two cases, for two cores.
+TEST_CASE("digests: half of the memory gives the same, seeds 1 to 25") {
+  expect_same_in_half(1, kSeeds);
+}
+
+TEST_CASE("digests: half of the memory gives the same, seeds 26 to 50") {
+  expect_same_in_half(kSeeds + 1, kSeeds);
+}
+
+TEST_CASE("digests: a page that a copy lost shows in what the program prints", "[plain]") {
+  const Run plain = run_job(1);
+  const std::uint64_t peak = plain.number("memory", "physical_peak_bytes");
+  const std::vector<std::string> half = {kTidepool, "run", "--device-budget", std::to_string(peak / 2), "--"};
+  // The program's own copies to the device come first: one for each of its weights, and the table.
+  const int own = 18;
+  for (int i = 1; i <= 10; ++i) {
+    const ScratchFolder folder;
+    const std::string plan = folder / "plan";
+    const char* const how = i % 2 == 0 ? "drop" : "corrupt";
+    std::ofstream(plan) << "copy h2d nth=" << own + 3 * i << ' ' << how << " offset=" << 4096 * 31 * i
+                        << " bytes=4096\n";
+    INFO("copy " << own + 3 * i);
+    const Run damaged = run_job(1, half, {"--faults", plan});
+    REQUIRE(damaged.number("faults_injected", "faults_injected") == 1);
+    CHECK(damaged.outcome.out != plain.outcome.out);
+  }
+}
+
+TEST_CASE("digests: the report says so, and whose roles are known", "[plain]") {
+  const ScratchFolder folder;
+  const std::string roles = folder / "roles";
+  std::ofstream(roles)
+      << "simgpu-roles 1\nkernel forward*\n mutable out\nkernel gather*\n table 0 3 in\n param 1 inout\n";
+  const Run known = run_job(1, {}, {"--roles", roles, "--digest", "full", "--summary"}, true);
+  CHECK(known.number("roles_known", "forward(float const*, float const*, float*, int)") == 2 * 16);
+  CHECK(known.number("roles_inferred", "backward(float const*, float const*, float*, float*, int)") == 32);
+  CHECK(known.outcome.err.find("have no CPU body: their results are digests") != std::string::npos);
+}
+
+TEST_CASE("digests: a role file that cannot be used is one line, before the program starts", "[plain]") {
+  const ScratchFolder folder;
+  const std::string roles = folder / "roles";
+  std::ofstream(roles) << "simgpu-roles 1\nkernel k\n param 0 inn\n";
+  const Outcome bad = run({{kSimgpu, "--roles", roles, "--", kJob}, "", {}, false, false});
+  CHECK(bad.code() == 125);
+  CHECK(bad.err == "simgpu: error: --roles: " + roles +
+                       ":3: 'inn' where one of in, out, inout, none is wanted (did you mean 'in'?)\n");
+  const Outcome missing =
+      run({{kSimgpu, "--", kJob}, "", {{"SIMGPU_ROLES", "/nowhere/roles"}}, false, false});
+  CHECK(missing.code() == 125);
+  CHECK(missing.err ==
+        "simgpu: error: SIMGPU_ROLES: role file /nowhere/roles: No such file or directory; name a file that "
+        "can be "
+        "read\n");
+  CHECK(run({{kSimgpu, "--digest", "64k", "--", kJob}, "", {}, false, false}).code() == 125);
+}
+
+TEST_CASE("digests: a kernel that needs a body is refused", "[plain]") {
+  const ScratchFolder folder;
+  const std::string roles = folder / "roles";
+  std::ofstream(roles) << "simgpu-roles 1\nkernel gather*\n needs-body\n";
+  const Outcome got = run({{kSimgpu, "--roles", roles, "--", kJob, "1", "table"}, "", {}, false, false});
+  CHECK(got.code() == 1);
+  CHECK(
+      got.err.find(
+          "kernel 'gather(float const* const*, float*, int)' has no CPU body (see simgpu/kernel.h), and the "
+          "role file says (line 2) that it needs one; it was not launched") != std::string::npos);
+}
+
+}  // namespace tidepool::test

@@ -1,0 +1,22 @@
+#include "tools/simgpu/driver/api.h"
+
+namespace simgpu {
+
+/// See simgpu/abi.h.
+extern "C" SIMGPU_EXPORT int simgpuProgram(int news, unsigned long long address, unsigned long long source,
+                                           std::size_t bytes) {
+  count_call(Entry::simgpuProgram);
+  if (news == kSimgpuWantsToBeTold) return ProgramMemory::library_in_front() ? 1 : 0;
+  if (news == kSimgpuWrites) {
+    ProgramMemory::runtime_writes(address, source);
+    return 0;
+  }
+  Driver* d = driver();
+  if (d == nullptr || in_host_function()) return 0;
+  const std::scoped_lock lock(d->mutex);
+  if (news == kSimgpuAllocated) d->program.runtime_allocated(address, bytes);
+  if (news == kSimgpuFreed) d->program.runtime_freed(address);
+  return 0;
+}
+
+}  // namespace simgpu
