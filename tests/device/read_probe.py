@@ -9,6 +9,7 @@ that was cut off has no "end" line; its last line may be torn: both are said, an
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -155,4 +156,10 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        code = main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, head for one, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code)

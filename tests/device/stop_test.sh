@@ -22,4 +22,5 @@ wait $! || status=$?
 if pgrep -fa "$scratch/build/bin/tidepool-probe"; then
   echo "it is still at work" && exit 1
 fi
-python3 -B "$here/read_probe.py" "$scratch/out/probe.json" | grep -q '^vmm  \[cut off\]  SIMULATED'
+python3 -B "$here/read_probe.py" "$scratch/out/probe.json" >"$scratch/table"
+grep -q '^vmm  \[cut off\]  SIMULATED' "$scratch/table"

@@ -30,7 +30,7 @@ struct Event {
   SharedEvent* shared = nullptr;  ///< where processes share it
   std::uint32_t shared_index = 0;
   std::uint64_t shared_generation = 0;
-  bool opened = false;  ///< made by another process
+  bool opened = false;                      ///< made by another process
   std::unique_ptr<CapturedEvent> captured;  ///< of its latest cuEventRecord, if that was captured
 };
 
