@@ -8,8 +8,6 @@
 namespace simgpu {
 namespace {
 
-constexpr int kDriverVersion = 13000;
-
 /// Devices sit on buses of their own, numbered from 1.
 std::string pci_bus_id(int ordinal) {
   char text[16];

@@ -11,7 +11,6 @@
 namespace simgpu {
 namespace {
 
-constexpr int kDriverVersion = 13000;
 constexpr int kTwinsSince = 7000;
 static_assert(kNotSupported == CUDA_ERROR_NOT_SUPPORTED);
 

@@ -22,6 +22,9 @@
 
 namespace simgpu {
 
+/// What cuDriverGetVersion answers: 1000 times the major plus 10 times the minor version of CUDA.
+inline constexpr int kDriverVersion = 13000;
+
 /// An event; the record of its latest cuEventRecord, if any.
 struct Event {
   unsigned flags = 0;

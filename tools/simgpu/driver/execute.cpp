@@ -6,8 +6,6 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <cinttypes>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -24,12 +22,6 @@ namespace {
 constexpr std::uint64_t kNearby = std::uint64_t{64} << 30;  ///< how far a parameter may be off to be named
 
 thread_local bool t_in_host_function = false;
-
-std::string hex(std::uint64_t n) {
-  char text[24];
-  std::snprintf(text, sizeof text, "0x%" PRIx64, n);
-  return text;
-}
 
 /// The parameter whose value is the nearest pointer at or below the address: " parameter 2 (0x… + 64)".
 std::string matching_parameter(const Launch& launch, std::uint64_t address) {

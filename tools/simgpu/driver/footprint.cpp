@@ -63,12 +63,12 @@ std::uint64_t device_place(const Physical& physical, std::uint64_t offset) {
 }
 
 /// What a launch declares. One is enough: the device lock is held.
-struct Declared {
+struct Declaration {
   RangeList ranges;
   double operations;
 };
-Declared& declared() {
-  static auto* one = new Declared;
+Declaration& declaration() {
+  static auto* one = new Declaration;
   return *one;
 }
 
@@ -79,15 +79,15 @@ bool declares(const SimgpuKernelBody& body) {
 
 /// Asks the body what it will touch. False if it cannot say.
 bool ask(const Launch& launch) {
-  Declared& d = declared();
+  Declaration& d = declaration();
   d.ranges.clear();
   d.operations = 0;
   if (!declares(*launch.kernel->body)) return false;
   const BodyCalls calls{[](const void* address, std::size_t bytes, int is_write) {
-                          declared().ranges.add(reinterpret_cast<std::uint64_t>(address), bytes,
-                                                is_write != 0);
+                          declaration().ranges.add(reinterpret_cast<std::uint64_t>(address), bytes,
+                                                   is_write != 0);
                         },
-                        [](double operations) { declared().operations += operations; }};
+                        [](double operations) { declaration().operations += operations; }};
   Fault fault;
   return run_body(launch, SIMGPU_GRID_DECLARE, calls, &fault);
 }
@@ -111,12 +111,12 @@ void launch_footprint(const DeviceConfig& config, const Launch& launch, std::uin
   if (launch.kernel->body == nullptr) return digest_footprint(config, launch, call, out);
   if (!ask(launch)) return;
   std::uint64_t bytes = 0;
-  for (const RangeList::Range& range : declared().ranges.merged()) {
+  for (const RangeList::Range& range : declaration().ranges.merged()) {
     bytes += range.high - range.low;
-    add_touches(range.low, range.high - range.low, range.write, declared().ranges.coarse(), &out->touches);
+    add_touches(range.low, range.high - range.low, range.write, declaration().ranges.coarse(), &out->touches);
   }
   out->work.busy = std::max(nanoseconds(static_cast<double>(bytes), config.memory_bytes_per_second),
-                            nanoseconds(declared().operations, config.compute_fp32_flops));
+                            nanoseconds(declaration().operations, config.compute_fp32_flops));
 }
 
 struct Rows {

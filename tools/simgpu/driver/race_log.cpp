@@ -1,8 +1,5 @@
 #include "tools/simgpu/driver/race_log.h"
 
-#include <cinttypes>
-#include <cstdio>
-
 #include "tools/simgpu/driver/driver.h"
 #include "tools/simgpu/driver/footprint.h"
 #include "tools/simgpu/driver/report.h"
@@ -16,12 +13,6 @@ using ordering::Race;
 
 /// Different lines that are remembered; a program with more has other troubles.
 constexpr std::size_t kMaxTold = 4096;
-
-std::string hex(std::uint64_t n) {
-  char text[24];
-  std::snprintf(text, sizeof text, "0x%" PRIx64, n);
-  return text;
-}
 
 std::string stream_of(const Access& access) {
   if (access.lane->kind() == LaneKind::kLegacy) return "the legacy default stream";

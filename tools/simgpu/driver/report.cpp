@@ -1,6 +1,7 @@
 #include "tools/simgpu/driver/report.h"
 
 #include <algorithm>
+#include <cinttypes>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
@@ -84,6 +85,12 @@ void note_digest(DigestRoles roles, const char* kernel) noexcept {
 void report_error(const std::string& text) {
   ReportPage& p = page();
   keep_text(p.errors, p.errors_total, "error: ", text);
+}
+
+std::string hex(std::uint64_t address) {
+  char text[24];
+  std::snprintf(text, sizeof text, "0x%" PRIx64, address);
+  return text;
 }
 
 void report_race(const std::string& text) {

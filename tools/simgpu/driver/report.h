@@ -19,7 +19,7 @@ void note_unsupported(const char* name) noexcept;
 /// Counts a request for a private table; `id` is the text of its UUID.
 void note_export_table(const char* id) noexcept;
 
-/// /// Where the roles of a digest's pointers came from.
+/// Where the roles of a digest's pointers came from.
 enum class DigestRoles { kKnown, kInferred, kUnknown };
 /// Counts a launch that ran as a digest.
 void note_digest(DigestRoles roles, const char* kernel) noexcept;
@@ -30,6 +30,9 @@ void report_error(const std::string& text);
 
 /// Records a race and prints it as one line "simgpu: …" on stderr. The same limit.
 void report_race(const std::string& text);
+
+/// An address as messages show it.
+std::string hex(std::uint64_t address);
 
 inline void add(std::atomic<std::uint64_t>& counter, std::uint64_t n = 1) noexcept {
   counter.fetch_add(n, std::memory_order_relaxed);
