@@ -61,8 +61,12 @@ def failing(verdicts):
     return {name for name, verdict in verdicts.items() if verdict == "fail"}
 
 
-def digest(mutant_file):
-    return hashlib.sha256(mutant_file.read_bytes()).hexdigest()[:16]
+def digest(tree, file):
+    """Of the mutant and of the sources that it changes, as they are without it."""
+    text = file.read_bytes()
+    for edit in mutants.load(file).edits:
+        text += (tree / edit.path).read_bytes() if (tree / edit.path).is_file() else b""
+    return hashlib.sha256(text).hexdigest()[:16]
 
 
 class Results:
@@ -72,11 +76,13 @@ class Results:
         self.path = path
         self.mutants = json.loads(path.read_text())["mutants"] if path.is_file() else {}
 
-    def has(self, file):
-        return self.mutants.get(file.stem, {}).get("text") == digest(file)
+    def has(self, tree, file):
+        """Judged as it is now, and noticed: what was not noticed is judged again, as a case may have been added."""
+        found = self.mutants.get(file.stem, {})
+        return found.get("text") == digest(tree, file) and bool(found["killed_by"])
 
-    def put(self, file, mutant, killed_by):
-        self.mutants[file.stem] = {"text": digest(file), "why": mutant.why, "killed_by": sorted(killed_by)}
+    def put(self, tree, file, mutant, killed_by):
+        self.mutants[file.stem] = {"text": digest(tree, file), "why": mutant.why, "killed_by": sorted(killed_by)}
         self.path.write_text(json.dumps({"mutants": self.mutants}, indent=1, sort_keys=True) + "\n")
 
 
@@ -102,23 +108,19 @@ def judge(workshop, file, before, jobs):
 
 def run(workshop, files, results, jobs):
     """Problems: mutants that nobody notices or that are wrong themselves."""
-    workshop.prepare()
-    output = workshop.make(TARGETS)
-    if output:
-        return [f"the sources do not build:\n{output}"]
     before = failing(run_suite(workshop.build, jobs, ALL))
     if before:
         print(f"these fail without a mutant and count for nothing: {', '.join(sorted(before))}", flush=True)
     problems = []
     for file in files:
-        if not results.has(file):
-            try:
-                results.put(file, *judge(workshop, file, before, jobs))
-            except mutants.MutantError as error:
-                problems.append(str(error))
-                continue
-        if not results.mutants[file.stem]["killed_by"]:
-            problems.append(f"{file.stem} was noticed by no case: {results.mutants[file.stem]['why']}")
+        try:
+            mutant, killed_by = judge(workshop, file, before, jobs)
+        except mutants.MutantError as error:
+            problems.append(str(error))
+            continue
+        results.put(workshop.tree, file, mutant, killed_by)
+        if not killed_by:
+            problems.append(f"{file.stem} was noticed by no case: {mutant.why}")
     return problems
 
 
@@ -185,12 +187,17 @@ def table(cases, results, hardware):
     return "\n".join(lines) + "\n"
 
 
-def main(workshop, files, jobs, out):
-    """Runs the mutants, writes the table, and returns the problems."""
-    known = {file.stem for file in files}
+def main(workshop, chosen, files, jobs, out):
+    """Judges the mutants that are chosen (empty: those of `files` without a result), writes the table of all, and
+    returns the problems."""
+    workshop.prepare()
+    output = workshop.make(TARGETS)
+    if output:
+        return [f"the sources do not build:\n{output}"]
     results = Results(workshop.tree.parent / "conformance_mutants.json")
-    problems = run(workshop, files, results, jobs)
-    results.mutants = {name: found for name, found in results.mutants.items() if name in known}
+    results.mutants = {file.stem: results.mutants[file.stem] for file in files if file.stem in results.mutants}
+    open_files = chosen or [file for file in files if not results.has(workshop.tree, file)]
+    problems = run(workshop, open_files, results, jobs) if open_files else []
     out.write_text(table(list_cases(workshop.build), results, hardware_verdicts()))
     print(f"written: {out}", file=sys.stderr)
     return problems

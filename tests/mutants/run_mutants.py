@@ -145,7 +145,8 @@ def main():
     unknown = [name for name in arguments.names if name not in files]
     if unknown:
         parser.error(f"unknown mutant {unknown[0]}; there are: {', '.join(files)}")
-    chosen = [files[name] for name in arguments.names] or list(files.values())
+    named = [files[name] for name in arguments.names]
+    chosen = named or list(files.values())
     if arguments.check:
         problems = stale(arguments.source, chosen)
         print("\n".join(problems))
@@ -156,7 +157,8 @@ def main():
     try:
         if arguments.simgpu:
             workshop = Workshop(arguments.source, arguments.scratch.resolve(), arguments.configure, arguments.jobs)
-            problems = conformance_mutants.main(workshop, chosen, arguments.jobs, arguments.table)
+            problems = conformance_mutants.main(workshop, named, list(files.values()), arguments.jobs,
+                                                arguments.table)
         else:
             problems = run(arguments.source, arguments.scratch.resolve(), chosen, arguments.configure, arguments.jobs)
     except mutants.MutantError as error:

@@ -6,6 +6,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import conformance_mutants
 import mutant
 import run_mutants
 
@@ -60,6 +61,30 @@ class Format(unittest.TestCase):
                 file.write_text(text)
                 with self.subTest(count), self.assertRaisesRegex(mutant.MutantError, f"stands {count} times"):
                     mutant.mutated_files(folder, read)
+
+
+class KeptResults(unittest.TestCase):
+    def test_hold_until_the_mutant_or_its_source_changes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            file, source, kept = root / "x.mutant", root / "sum.cpp", root / "kept.json"
+            file.write_text(TEXT)
+            source.write_text(SOURCE)
+
+            def has():
+                return conformance_mutants.Results(kept).has(root, file)
+
+            self.assertFalse(has())
+            conformance_mutants.Results(kept).put(root, file, mutant.load(file), {"a.case"})
+            self.assertTrue(has())
+            source.write_text(SOURCE + "// more\n")
+            self.assertFalse(has())
+            source.write_text(SOURCE)
+            file.write_text(TEXT.replace("i = 1", "i = 2"))
+            self.assertFalse(has())
+            file.write_text(TEXT)
+            conformance_mutants.Results(kept).put(root, file, mutant.load(file), set())
+            self.assertFalse(has(), "what nobody noticed is judged again")
 
 
 class Runner(unittest.TestCase):
