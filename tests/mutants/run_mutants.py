@@ -156,7 +156,8 @@ def main():
     arguments.scratch.mkdir(parents=True, exist_ok=True)
     try:
         if arguments.simgpu:
-            workshop = Workshop(arguments.source, arguments.scratch.resolve(), arguments.configure, arguments.jobs)
+            configure = arguments.configure or conformance_mutants.CONFIGURE
+            workshop = Workshop(arguments.source, arguments.scratch.resolve(), configure, arguments.jobs)
             problems = conformance_mutants.main(workshop, named, list(files.values()), arguments.jobs,
                                                 arguments.table)
         else:
