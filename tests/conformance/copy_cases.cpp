@@ -24,7 +24,7 @@ CASE("copy.bytes_go_where_they_should", COPY "cuMemcpyHtoD, cuMemcpyDtoD, cuMemc
   use_device();
   const CUdeviceptr one = allocate(kMiB);
   const CUdeviceptr two = allocate(kMiB);
-  const std::vector<unsigned> in = counted(kMiB / 4, 3);
+  const std::vector<unsigned> in = counted(kMiB / 4, 0x81000003);  // the last byte, too, is not 0
   OK(CU(cuMemcpyHtoD)(one, in.data(), kMiB));
   OK(CU(cuMemcpyDtoD)(two, one, kMiB));
   std::vector<unsigned> out(kMiB / 4);

@@ -99,13 +99,16 @@ CASE_ORDER("event.a_wait_takes_the_record_of_its_time", EVENT "cuEventRecord") {
   const CUstream one = make_stream(CU_STREAM_NON_BLOCKING);
   const CUstream two = make_stream(CU_STREAM_NON_BLOCKING);
   const CUevent event = make_event();
+  const CUstream other = make_stream(CU_STREAM_NON_BLOCKING);
   const CUdeviceptr memory = allocate(8 * kMany);
-  slow_fill(memory, kMany, 3, one);
-  OK(CU(cuEventRecord)(event, one));
-  OK(CU(cuStreamWaitEvent)(two, event, 0));
-  OK(CU(cuEventRecord)(event, make_stream(CU_STREAM_NON_BLOCKING)));
-  copy_words(memory, memory + 4 * kMany, kMany, two);
-  EXPECT_WORDS(memory + 4 * kMany, kMany, 3);
+  for (unsigned i = 0; i < 6; ++i) {
+    slow_fill(memory, kMany, i, one);
+    OK(CU(cuEventRecord)(event, one));
+    OK(CU(cuStreamWaitEvent)(two, event, 0));
+    OK(CU(cuEventRecord)(event, other));
+    copy_words(memory, memory + 4 * kMany, kMany, two);
+    EXPECT_WORDS(memory + 4 * kMany, kMany, i);
+  }
 }
 
 CASE_ORDER("event.the_last_record_counts", EVENT "cuEventRecord") {
