@@ -5,8 +5,11 @@
 // toml++ 3.3 asserts what a wrong file can make false: a table's header that begins with '+', for one.
 // Thrown, that is one more thing to refuse. It takes the macro only where assertions are on.
 namespace {
+struct TomlAssertion : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 [[noreturn]] void toml_assertion_failed() {
-  throw std::invalid_argument("is no TOML");
+  throw TomlAssertion("is no TOML");
 }
 }  // namespace
 #undef NDEBUG
@@ -136,12 +139,15 @@ void read_capability(const toml::table& root, DeviceProfile* out) {
   const toml::node& node = *find(root, "compute.capability");
   const std::string text = node.value_exact<std::string>().value_or("");
   const char* const end = text.data() + text.size();
-  const auto [dot, error] = std::from_chars(text.data(), end, out->compute_major);
+  unsigned major = 0, minor = 0;  // so that "9.-0" is none
+  const auto [dot, error] = std::from_chars(text.data(), end, major);
   if (error == std::errc{} && dot != end && *dot == '.') {
-    const auto [rest, minor_error] = std::from_chars(dot + 1, end, out->compute_minor);
-    const bool in_range = out->compute_major >= 5 && out->compute_major <= 99 && out->compute_minor >= 0 &&
-                          out->compute_minor <= 99;
-    if (minor_error == std::errc{} && rest == end && in_range) return;
+    const auto [rest, minor_error] = std::from_chars(dot + 1, end, minor);
+    if (minor_error == std::errc{} && rest == end && major >= 5 && major <= 99 && minor <= 99) {
+      out->compute_major = static_cast<int>(major);
+      out->compute_minor = static_cast<int>(minor);
+      return;
+    }
   }
   refuse_at(node, "compute.capability wants a text like \"9.0\", from \"5.0\" to \"99.99\"");
 }
@@ -164,6 +170,29 @@ Err<ProfileError> refused(std::string_view file, const std::string& what) {
   return Err{ProfileError{std::string(file) + ": " + what}};
 }
 
+bool asserts(std::string_view text) {
+  try {
+    static_cast<void>(toml::parse(text));
+  } catch (const TomlAssertion&) {
+    return true;
+  } catch (const toml::parse_error&) {
+    // For what is cut off in the middle.
+  }
+  return false;
+}
+
+/// The line at which toml++ asserts what is false; its exception knows none. Reading goes from the front, so
+/// the text up to that line, and no less, does it too.
+std::size_t asserting_line(std::string_view text) {
+  std::vector<std::size_t> ends;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\n') ends.push_back(i + 1);
+  }
+  const auto line = std::partition_point(ends.begin(), ends.end(),
+                                         [&](std::size_t end) { return !asserts(text.substr(0, end)); });
+  return 1 + static_cast<std::size_t>(line - ends.begin());
+}
+
 Result<DeviceProfile, ProfileError> parse(std::string_view text, std::string_view file) {
   if (text.size() > kLargestFile) return refused(file, "is no device profile: larger than 64 KiB");
   // toml++ 3.3 runs into undefined behaviour on some of the others.
@@ -177,8 +206,8 @@ Result<DeviceProfile, ProfileError> parse(std::string_view text, std::string_vie
   } catch (const toml::parse_error& wrong) {
     return refused(
         file, "line " + std::to_string(wrong.source().begin.line) + ": " + printable(wrong.description()));
-  } catch (const std::invalid_argument& wrong) {
-    return refused(file, wrong.what());
+  } catch (const TomlAssertion& wrong) {
+    return refused(file, "line " + std::to_string(asserting_line(text)) + ": " + wrong.what());
   } catch (const Refusal& refusal) {
     return refused(file, refusal.what());
   }

@@ -1,5 +1,6 @@
 #include "allocator/support/fault_plan.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace tidepool {
@@ -98,7 +99,7 @@ double FaultPlan::link_factor(CopyDirection direction, std::uint64_t now_ns) con
     if (!reached(rule.from, counted.from, now_ns) || reached(rule.until, counted.until, now_ns)) continue;
     factor *= rule.factor;
   }
-  return factor;
+  return std::max(factor, kLeastLinkFactor);
 }
 
 std::uint64_t FaultPlan::injected() const {

@@ -38,6 +38,9 @@ struct FaultPoint {
   std::uint64_t at_ns = 0;  ///< where `call` is 0
 };
 
+/// A link is never slower than this part of its rate, however many rules slow it.
+inline constexpr double kLeastLinkFactor = 1e-6;
+
 /// One line of a plan. Of the calls or copies that it matches, counted from the moment it is added, `after`
 /// pass; of those behind them each `every`th is hit, until `count` have been.
 struct FaultRule {
@@ -57,7 +60,7 @@ struct FaultRule {
   Bytes offset{};                                 ///< where in the copy the piece starts
   Bytes bytes{kAll};                              ///< its length, cut at the end of the copy
 
-  double factor = 1;              ///< kLink: what is left of the rate, above 0 and at most 1
+  double factor = 1;              ///< kLink: what is left of the rate, kLeastLinkFactor to 1
   FaultPoint from{{}, 1, 0};      ///< kLink, kLost, kKill: when it happens or starts
   FaultPoint until{{}, 0, kAll};  ///< kLink: when it ends
 };
@@ -118,7 +121,7 @@ class FaultPlan {
   /// Counts a copy and gives the rule that hits it.
   [[nodiscard]] CopyHit on_copy(CopyDirection direction, Bytes size);
 
-  /// What is left of the link's rate in this direction now.
+  /// What is left of the link's rate in this direction now, kLeastLinkFactor to 1.
   [[nodiscard]] double link_factor(CopyDirection direction, std::uint64_t now_ns = 0) const;
 
   /// Faults so far: calls that failed, copies that were hit, and the loss of the device.

@@ -176,8 +176,9 @@ class Line {
     } else if (key == "return") {
       rule_.code = code(value, word);
     } else if (key == "factor") {
-      const bool good = read_number(value, &rule_.factor) && rule_.factor > 0 && rule_.factor <= 1;
-      if (!good) throw Refusal(quoted(word) + ": want a factor above 0 and at most 1");
+      const bool good =
+          read_number(value, &rule_.factor) && rule_.factor >= kLeastLinkFactor && rule_.factor <= 1;
+      if (!good) throw Refusal(quoted(word) + ": want a factor from 0.000001 to 1");
     } else {
       (key == "until" ? rule_.until : rule_.from) = point(value, word);
     }

@@ -133,7 +133,8 @@ TEST_CASE("device profile: wrong types and numbers out of range say what is want
   REQUIRE(refusal(with("map_ns = 12", "map_ns = [12]")).find("wrong type") != std::string::npos);
   REQUIRE(refusal(with("bytes_per_second = 1e12", "bytes_per_second = 9223372036854775807"))
               .find("out of range") != std::string::npos);
-  for (const char* capability : {"9", "9.", ".0", "4.9", "100.0", "9.0.0", "9.x", "-9.0", "9.-1", ""}) {
+  for (const char* capability :
+       {"9", "9.", ".0", "4.9", "100.0", "9.0.0", "9.x", "-9.0", "9.-1", "9.-0", ""}) {
     REQUIRE(refusal(with("capability = \"8.6\"", std::string("capability = \"") + capability + "\""))
                 .find("compute.capability wants a text like \"9.0\"") != std::string::npos);
   }
@@ -147,6 +148,9 @@ TEST_CASE("device profile: what is no TOML, or too much of it, is refused") {
   REQUIRE(refusal(kGood + "[memory]\n").find("line 3") != std::string::npos);
   REQUIRE(refusal(std::string(65 << 10, '#')) == "card.toml: is no device profile: larger than 64 KiB");
   refusal(std::string("name = \"a\0b\"", 12));
+  // toml++ 3.3 asserts here.
+  REQUIRE(refusal("[+") == "card.toml: line 1: is no TOML");
+  REQUIRE(refusal(kGood + "# end\n[+x]\n[memory]\n[+y]\n") == "card.toml: line 36: is no TOML");
   REQUIRE(refusal("# 1\n# \xc2\xb5s\n" + kGood) == "card.toml: line 2: has a character that is not ASCII");
   for (const char* header : {"[+a]", "[ =]", "[[+a]]", "[a.+b]", "[", "[[", "[]"}) refusal(header);
   refusal("a = " + std::string(10000, '['));

@@ -124,6 +124,10 @@ TEST_CASE("fault plan: a link is slow from a call or a time on, and only in its 
   for (int i = 0; i < 2; ++i) (void)plan.on_call("f");
   REQUIRE(plan.link_factor(CopyDirection::kH2d, 0) == 1);
   REQUIRE(plan.injected() == 0);
+
+  FaultPlan slowest;
+  add(slowest, "link any factor=1e-6 from=ns:0\nlink h2d factor=1e-6 from=ns:0");
+  REQUIRE(slowest.link_factor(CopyDirection::kH2d) == tidepool::kLeastLinkFactor);
 }
 
 TEST_CASE("fault plan: a lost device stays lost, and death comes before it") {
@@ -181,8 +185,8 @@ TEST_CASE("fault plan: copies, links, devices and processes say what they want")
   REQUIRE(refusal("copy h2d drop stale") == "line 1: one of drop, corrupt and stale is enough");
   REQUIRE(refusal("copy h2d drop bytes=0").find("at least one byte") != std::string::npos);
   REQUIRE(refusal("link h2d") == "line 1: factor= is missing");
-  for (const char* factor : {"0", "-1", "1.5", "nan", "inf", "x", ""}) {
-    REQUIRE(refusal(std::string("link h2d factor=") + factor).find("want a factor above 0") !=
+  for (const char* factor : {"0", "-1", "1.5", "nan", "inf", "x", "", "1e-7", "5e-324"}) {
+    REQUIRE(refusal(std::string("link h2d factor=") + factor).find("want a factor from 0.000001 to 1") !=
             std::string::npos);
   }
   REQUIRE(refusal("link h2d factor=0.5 from=100").find("want call:N, ns:N or the name of a function") !=

@@ -192,7 +192,8 @@ void fill_footprint(const DeviceConfig& config, const Fill& f, Footprint* out) {
 
 std::int64_t nanoseconds(double amount, double per_second) {
   constexpr double kNanosPerSecond = 1e9;
-  return static_cast<std::int64_t>(std::ceil(amount / per_second * kNanosPerSecond));
+  constexpr double kLongest = 1e15;  // eleven days, thousands of which can be added
+  return static_cast<std::int64_t>(std::min(std::ceil(amount / per_second * kNanosPerSecond), kLongest));
 }
 
 void add_touches(std::uint64_t address, std::uint64_t bytes, bool write, bool inferred,

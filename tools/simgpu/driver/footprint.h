@@ -31,7 +31,7 @@ void add_touches(std::uint64_t address, std::uint64_t bytes, bool write, bool in
 /// True if the name, which a footprint has, is that of a kernel.
 bool is_kernel_name(const std::string* name);
 
-/// Nanoseconds that this many take at this many a second.
+/// Nanoseconds that this many take at this many a second, eleven days at most.
 std::int64_t nanoseconds(double amount, double per_second);
 
 }  // namespace simgpu
