@@ -141,6 +141,20 @@ struct Nothing {
 __global__ void nothing_kernel() {}
 [[maybe_unused]] const bool g_nothing = simgpu::register_kernel<Nothing>(&nothing_kernel);
 
+__managed__ unsigned g_managed_words[conformance::kManagedWords] = {3, 4, 5, 6};
+
+struct AddToManaged {
+  template <class C>
+  __host__ __device__ static void run(C& c, unsigned by) {
+    c.reads(g_managed_words, sizeof g_managed_words);
+    c.writes(g_managed_words, sizeof g_managed_words);
+    c.phase([&](unsigned tid) {
+      if (c.global_x(tid) < conformance::kManagedWords) g_managed_words[tid] += by;
+    });
+  }
+};
+SIMGPU_KERNEL(add_to_managed_kernel, AddToManaged, (unsigned by), by)
+
 template <class... A>
 const void* stub(void (*kernel)(A...)) {
   return reinterpret_cast<const void*>(kernel);
@@ -160,5 +174,10 @@ const void* const kShared = stub(&shared_kernel);
 const void* const kSumBig = stub(&sum_big_kernel);
 const void* const kMixed = stub(&mixed_kernel);
 const void* const kNothing = stub(&nothing_kernel);
+const void* const kAddToManaged = stub(&add_to_managed_kernel);
+
+unsigned* managed_words() {
+  return g_managed_words;
+}
 
 }  // namespace conformance

@@ -34,7 +34,13 @@ extern const void* const kShared;  ///< (unsigned* out): bytes of dynamic shared
 extern const void* const kSumBig;  ///< (BigParam, unsigned* out): the sum of the words
 extern const void* const
     kMixed;  ///< (unsigned* out, unsigned char, unsigned long long, unsigned short, Padded)
-extern const void* const kNothing;  ///< ()
+extern const void* const kNothing;       ///< ()
+extern const void* const kAddToManaged;  ///< (unsigned by): adds to each of the managed words
+
+/// Four __managed__ words, which start as 3, 4, 5, 6; in host code, so that their address is what the
+/// compiler makes of their name.
+constexpr unsigned kManagedWords = 4;
+unsigned* managed_words();
 
 /// The kernel as a function of the current context.
 CUfunction function_of(const void* stub);

@@ -154,6 +154,25 @@ CASE("peer.what_cannot_be_reached_is_not_enabled", PEER "cuCtxEnablePeerAccess")
   if (can == 0) REFUSES(CU(cuCtxEnablePeerAccess)(pair.second, 0), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
 }
 
+CASE("peer.a_managed_variable_is_one_for_all_devices",
+     "CUDA C++ Programming Guide, __managed__ Memory Space Specifier") {
+  const Pair pair = two_devices();
+  for (int device = 0; device < 2; ++device) {
+    int managed = 0;
+    OK(CU(cuDeviceGetAttribute)(&managed, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, device));
+    if (managed == 0) skip("a device has no managed memory");
+  }
+  unsigned by = 10;
+  void* params[] = {&by};
+  for (const CUcontext context : {pair.first, pair.second}) {
+    go(context);
+    launch(kAddToManaged, 1, nullptr, params);
+    OK(CU(cuCtxSynchronize)());
+  }
+  EXPECT_EQ(managed_words()[0], 23u);
+  EXPECT_EQ(managed_words()[3], 26u);
+}
+
 CASE("peer.access_to_mappings_is_by_device", "CUDA Driver API, Virtual Memory Management: cuMemSetAccess") {
   const Pair pair = two_devices();
   const std::size_t unit = granularity();

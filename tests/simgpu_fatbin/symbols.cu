@@ -13,9 +13,10 @@ __device__ int counter = 7;
 __constant__ float table[4] = {1, 2, 3, 4};
 template <class T>
 __device__ T of_template = T(5);
+__managed__ int shared_count[2] = {4, 5};
 
 __global__ void use(float* out) {
-  *out = table[counter] + static_cast<float>(of_template<int>);
+  *out = table[counter] + static_cast<float>(of_template<int> + shared_count[1]);
 }
 
 void expect(bool holds, const char* what, int line) {
@@ -33,9 +34,26 @@ int counter_now() {
   return value;
 }
 
+void check_managed() {
+  EXPECT(shared_count[0] == 4 && shared_count[1] == 5);
+  shared_count[1] = 6;
+  int values[2] = {};
+  OK(cudaMemcpyFromSymbol(values, shared_count, sizeof values));
+  EXPECT(values[0] == 4 && values[1] == 6);
+  void* address = nullptr;
+  OK(cudaGetSymbolAddress(&address, shared_count));
+  EXPECT(address == shared_count);
+  const cudaMemLocation host = {cudaMemLocationTypeHost, {0}};
+  OK(cudaMemAdvise(shared_count, sizeof shared_count, cudaMemAdviseSetPreferredLocation, host));
+  RESULT(cudaFree(shared_count), cudaErrorInvalidValue);
+  RESULT(cudaFreeHost(shared_count), cudaErrorInvalidValue);
+  EXPECT(shared_count[1] == 6);
+}
+
 }  // namespace
 
 int main() {
+  check_managed();
   EXPECT(counter_now() == 7);
   const int nine = 9;
   OK(cudaMemcpyToSymbol(counter, &nine, sizeof nine));
@@ -80,6 +98,8 @@ int main() {
 
   OK(cudaDeviceReset());
   EXPECT(counter_now() == 7);
+  // Not a device's: it lives as long as the program.
+  EXPECT(shared_count[1] == 6);
   std::puts("symbols: ok");
   return 0;
 }

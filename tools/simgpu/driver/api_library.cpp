@@ -173,6 +173,19 @@ SIMGPU_API_CONTEXT(cuLibraryGetGlobal, (CUdeviceptr * out, size_t* bytes, CUlibr
   return CUDA_SUCCESS;
 }
 
+/// Of the library, not of a context: the documentation has it exist once the library is loaded into one.
+SIMGPU_API(cuLibraryGetManaged, (CUdeviceptr * out, size_t* bytes, CUlibrary handle, const char* name), out,
+           bytes, handle, name) {
+  const Library* library = find_library(d, handle);
+  if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (name == nullptr || (out == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  const auto found = library->managed.find(name);
+  if (found == library->managed.end()) return CUDA_ERROR_NOT_FOUND;
+  if (out != nullptr) *out = found->second.address;
+  if (bytes != nullptr) *bytes = found->second.size;
+  return CUDA_SUCCESS;
+}
+
 SIMGPU_API_CONTEXT(cuKernelGetFunction, (CUfunction * out, CUkernel handle), out, handle) {
   Kernel* kernel = find_kernel(d, handle);
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;

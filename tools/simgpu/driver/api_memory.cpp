@@ -48,7 +48,7 @@ SIMGPU_API_CONTEXT(cuMemAllocPitch_v2,
 SIMGPU_API_CONTEXT(cuMemFree_v2, (CUdeviceptr base), base) {
   if (base == 0) return CUDA_SUCCESS;
   if (const PinnedRange* range = d.host.range_at(base); range != nullptr && range->managed) {
-    if (range->base != base) return CUDA_ERROR_INVALID_VALUE;
+    if (range->base != base || range->variable) return CUDA_ERROR_INVALID_VALUE;
     d.scheduler.drain(nullptr);
     d.synchronized();
     return context.sticky != CUDA_SUCCESS ? context.sticky : d.host.free(reinterpret_cast<void*>(base));

@@ -22,8 +22,8 @@ CUresult HostMemory::allocate(std::uint64_t size, unsigned flags, Context* owner
   void* memory = ::mmap(nullptr, round_up(size), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   const auto base = reinterpret_cast<std::uint64_t>(memory);
-  ranges_.emplace(
-      base, PinnedRange{base, size, flags, true, owner, false, false, CU_DEVICE_INVALID, CU_DEVICE_INVALID});
+  ranges_.emplace(base,
+                  PinnedRange{.base = base, .size = size, .flags = flags, .allocated = true, .owner = owner});
   *out = memory;
   return CUDA_SUCCESS;
 }
@@ -48,8 +48,7 @@ CUresult HostMemory::register_range(void* base, std::uint64_t size, unsigned fla
   if (::msync(reinterpret_cast<void*>(first_page), round_up(low + size) - first_page, MS_ASYNC) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  ranges_.emplace(
-      low, PinnedRange{low, size, flags, false, owner, false, false, CU_DEVICE_INVALID, CU_DEVICE_INVALID});
+  ranges_.emplace(low, PinnedRange{.base = low, .size = size, .flags = flags, .owner = owner});
   return CUDA_SUCCESS;
 }
 
@@ -64,7 +63,7 @@ CUresult HostMemory::unregister(void* base) {
 void HostMemory::free_all_of(const Context* owner) {
   std::vector<PinnedRange> mine;
   for (const auto& [base, range] : ranges_) {
-    if (range.owner == owner) mine.push_back(range);
+    if (range.owner == owner && !range.variable) mine.push_back(range);
   }
   for (const PinnedRange& range : mine) {
     void* base = reinterpret_cast<void*>(range.base);

@@ -17,7 +17,8 @@ struct PinnedRange {
   unsigned flags = 0;      ///< of cuMemHostAlloc, also for registered memory (portable, mapped)
   bool allocated = false;  ///< by cuMemHostAlloc; otherwise registered
   Context* owner = nullptr;
-  bool managed = false;  ///< cuMemAllocManaged
+  bool managed = false;   ///< cuMemAllocManaged, or a variable
+  bool variable = false;  ///< __managed__: ends with its library, whatever becomes of the owner
   bool read_mostly = false;
   int preferred = CU_DEVICE_INVALID;      ///< device, CU_DEVICE_CPU or CU_DEVICE_INVALID
   int prefetched_to = CU_DEVICE_INVALID;  ///< the same

@@ -61,6 +61,12 @@ struct LibraryData {
   std::vector<std::uint64_t> segments;  ///< address of each segment of the image
 };
 
+/// A __managed__ variable: managed memory of its own, one for all contexts.
+struct ManagedVariable {
+  std::uint64_t address = 0;
+  std::uint64_t size = 0;
+};
+
 /// A library or module. Kernels are kept until it is unloaded; queued launches keep using them, so unloading
 /// drains the device first.
 struct Library {
@@ -69,6 +75,7 @@ struct Library {
   std::vector<std::unique_ptr<DeviceImage>> images;  ///< none: simgpu's own empty image
   std::map<std::string, std::unique_ptr<Kernel>> kernels;
   std::vector<std::unique_ptr<LibraryData>> data;
+  std::map<std::string, ManagedVariable> managed;  ///< there once the library is loaded into a context
 };
 
 }  // namespace simgpu

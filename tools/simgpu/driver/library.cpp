@@ -173,6 +173,9 @@ void unload_library(Driver& d, Library& library) {
     const bool alive = data->context->alive && data->context->id == data->context_id;
     if (alive && data->block != 0) d.heap.free(data->block);
   }
+  for (const auto& [name, variable] : library.managed) {
+    d.host.free(reinterpret_cast<void*>(variable.address));
+  }
   d.libraries.erase(reinterpret_cast<CUlibrary>(&library));
 }
 

@@ -33,12 +33,13 @@ const DeviceImage* image_for(const Library& library, const Gpu& gpu);
 /// What the image for this device says of a kernel; null if it does not have it.
 const fatbin::KernelFacts* facts_of(const Kernel& kernel, const Gpu& gpu);
 
-/// Loads a library into a context: its variables get memory of the device, with their initial values. Cheap
-/// when that has been done. CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_OUT_OF_MEMORY.
+/// Loads a library into a context: its variables get memory of the device, with their initial values, and its
+/// managed variables managed memory if this is the first context. Cheap when that has been done.
+/// CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_OUT_OF_MEMORY.
 CUresult load_into(Driver& d, Context& context, Library& library);
 
-/// Address and size of a variable in a context. CUDA_ERROR_NOT_FOUND; CUDA_ERROR_NOT_SUPPORTED for managed
-/// ones and those whose initial value is PTX that simgpu does not understand.
+/// Address and size of a variable in a context. CUDA_ERROR_NOT_FOUND; CUDA_ERROR_NOT_SUPPORTED for one
+/// whose initial value is PTX that simgpu does not understand.
 CUresult find_variable(Driver& d, Context& context, Library& library, const char* name,
                        std::uint64_t* address, std::uint64_t* size);
 

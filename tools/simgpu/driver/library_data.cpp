@@ -60,6 +60,28 @@ const LibraryData* data_in(const Library& library, const Context& context) {
   return nullptr;
 }
 
+/// Gives managed memory to the managed variables that have none yet. Those of an earlier context are kept,
+/// with what is in them: "allocated only once, and not per GPU".
+CUresult make_managed_variables(Driver& d, Context& context, const DeviceImage& image,
+                                const LibraryData& data, Library& library) {
+  for (const fatbin::VariableFacts& variable : image.facts.variables) {
+    if (!variable.managed || variable.size == 0 || library.managed.count(variable.name) != 0) continue;
+    void* memory = nullptr;
+    const CUresult result = d.host.allocate(variable.size, CU_MEMHOSTALLOC_PORTABLE, &context, &memory);
+    if (result != CUDA_SUCCESS) return result;
+    const auto address = reinterpret_cast<std::uint64_t>(memory);
+    PinnedRange* range = d.host.range_at(address);
+    range->managed = range->variable = true;
+    library.managed.emplace(variable.name, ManagedVariable{address, variable.size});
+    // Behind its segment's initial values a variable is zero, as new memory is.
+    const std::uint64_t initial = image.facts.segments[variable.segment].initial.size();
+    if (initial <= variable.offset) continue;
+    std::memcpy(memory, reinterpret_cast<const void*>(data.segments[variable.segment] + variable.offset),
+                std::min(variable.size, initial - variable.offset));
+  }
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 CUresult load_into(Driver& d, Context& context, Library& library) {
@@ -80,6 +102,11 @@ CUresult load_into(Driver& d, Context& context, Library& library) {
     static_cast<void>(
         place_segments(image->facts, data->block, capacity + kLargestAlignment, &data->segments, &end));
     write_initial_values(image->facts, *data, end);
+    const CUresult made = make_managed_variables(d, context, *image, *data, library);
+    if (made != CUDA_SUCCESS) {
+      static_cast<void>(d.heap.free(data->block));
+      return made;
+    }
   }
   library.data.push_back(std::move(data));
   return CUDA_SUCCESS;
@@ -94,13 +121,17 @@ CUresult find_variable(Driver& d, Context& context, Library& library, const char
   const auto found = std::find_if(variables.begin(), variables.end(),
                                   [&](const fatbin::VariableFacts& v) { return v.name == name; });
   if (found == variables.end()) return CUDA_ERROR_NOT_FOUND;
-  if (found->managed) return CUDA_ERROR_NOT_SUPPORTED;
   if (!found->initial_known) {
     report_error(
         "variable '" + readable_name(found->name) +
         "' has an initial value in PTX that simgpu does not understand; it cannot be used; compile it "
         "for the device itself (-gencode arch=…,code=sm_…)");
     return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  if (const auto managed = library.managed.find(found->name); managed != library.managed.end()) {
+    *address = managed->second.address;
+    *size = managed->second.size;
+    return CUDA_SUCCESS;
   }
   *address = data_in(library, context)->segments[found->segment] + found->offset;
   *size = found->size;

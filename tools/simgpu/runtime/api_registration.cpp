@@ -33,8 +33,12 @@ extern "C" SIMGPU_EXPORT void CUDARTAPI __cudaRegisterFatBinaryEnd(void**) {}
 extern "C" SIMGPU_EXPORT void CUDARTAPI __cudaUnregisterFatBinary(void** handle) {
   forget_fat_binary(handle);
 }
-extern "C" SIMGPU_EXPORT char CUDARTAPI __cudaInitModule(void**) {
-  return 1;
+/// Comes before a managed variable's first use in host code; 0 lets the next use ask again.
+extern "C" SIMGPU_EXPORT char CUDARTAPI __cudaInitModule(void** handle) {
+  if (has_managed_variables_ready(handle)) return 1;
+  const cudaError_t error =
+      call(false, [&](const DriverTable& d) { return make_managed_variables(d, handle); });
+  return error == cudaSuccess ? 1 : 0;
 }
 
 extern "C" SIMGPU_EXPORT void CUDARTAPI __cudaRegisterFunction(void** handle, const char* stub, char*,
@@ -49,11 +53,14 @@ extern "C" SIMGPU_EXPORT void CUDARTAPI __cudaRegisterVar(void** handle, char* h
   add_variable(handle, host_variable, device_name);
 }
 
-// Start-up code has no result to refuse by: the report has their names.
-extern "C" SIMGPU_EXPORT void CUDARTAPI __cudaRegisterManagedVar(void**, void**, char*, const char*, int,
-                                                                 size_t, int, int) {
-  note_unsupported("__cudaRegisterManagedVar");
+/// In host code a managed variable is what this pointer points to.
+extern "C" SIMGPU_EXPORT void CUDARTAPI __cudaRegisterManagedVar(void** handle, void** host_pointer, char*,
+                                                                 const char* device_name, int, size_t, int,
+                                                                 int) {
+  add_managed_variable(handle, host_pointer, device_name);
 }
+
+// Start-up code has no result to refuse by: the report has their names.
 extern "C" SIMGPU_EXPORT void CUDARTAPI __cudaRegisterHostVar(void**, const char*, char*, size_t) {
   note_unsupported("__cudaRegisterHostVar");
 }

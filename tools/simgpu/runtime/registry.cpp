@@ -1,5 +1,6 @@
 #include "tools/simgpu/runtime/registry.h"
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -12,9 +13,16 @@
 namespace simgpu::runtime {
 namespace {
 
+struct ManagedVariable {
+  void** host_pointer = nullptr;
+  std::string name;
+};
+
 struct FatBinary {
   const void* image = nullptr;
   CUlibrary library = nullptr;
+  std::vector<ManagedVariable> managed;
+  std::atomic<bool> managed_ready = false;
   std::vector<const void*> stubs;
   std::vector<const void*> variables;
 };
@@ -34,10 +42,10 @@ struct Registry {
   std::mutex mutex;
   std::unordered_map<const void*, std::unique_ptr<FatBinary>> binaries;  ///< by handle
   std::unordered_map<const void*, Function> functions;                   ///< by host stub
-  std::unordered_map<const void*, Variable> variables;                   ///< by host variable
-  std::unordered_map<const void*, const SimgpuKernelBody*> bodies;       ///< by host stub
-  std::unordered_map<const void*, const void*> stubs;                    ///< host stubs by kernel
-  std::unordered_set<const void*> kernels;                               ///< handles that the program has
+  std::unordered_map<const void*, Variable> variables;              ///< by host variable; managed by address
+  std::unordered_map<const void*, const SimgpuKernelBody*> bodies;  ///< by host stub
+  std::unordered_map<const void*, const void*> stubs;               ///< host stubs by kernel
+  std::unordered_set<const void*> kernels;                          ///< handles that the program has
 };
 
 /// Leaked: start-up code of any library may come before, and exit handlers after, everything static.
@@ -51,18 +59,42 @@ const SimgpuKernelBody* body_of(const Registry& r, const void* stub) {
   return it == r.bodies.end() ? nullptr : it->second;
 }
 
-CUresult load(const DriverTable& d, FatBinary& binary) {
-  if (binary.library != nullptr) return CUDA_SUCCESS;
-  // Fat binaries are parts of programs and libraries, and are unregistered before these go.
-  CUlibraryOption option = CU_LIBRARY_BINARY_IS_PRESERVED;
-  void* value = nullptr;
-  return d.cuLibraryLoadData(&binary.library, binary.image, nullptr, nullptr, 0, &option, &value, 1);
+/// Managed variables exist once the library is loaded into a context.
+CUresult point_to_managed(Registry& r, const DriverTable& d, FatBinary& binary) {
+  if (binary.managed_ready) return CUDA_SUCCESS;
+  if (!binary.managed.empty()) {
+    CUmodule module = nullptr;
+    const CUresult loaded = d.cuLibraryGetModule(&module, binary.library);
+    if (loaded != CUDA_SUCCESS) return loaded;
+  }
+  for (const ManagedVariable& variable : binary.managed) {
+    CUdeviceptr address = 0;
+    const CUresult found = d.cuLibraryGetManaged(&address, nullptr, binary.library, variable.name.c_str());
+    if (found != CUDA_SUCCESS) return found;
+    *variable.host_pointer = reinterpret_cast<void*>(address);
+    binary.variables.push_back(*variable.host_pointer);
+    r.variables[*variable.host_pointer] = Variable{&binary, variable.name};
+  }
+  binary.managed_ready = true;
+  return CUDA_SUCCESS;
+}
+
+CUresult load(Registry& r, const DriverTable& d, FatBinary& binary) {
+  if (binary.library == nullptr) {
+    // Fat binaries are parts of programs and libraries, and are unregistered before these go.
+    CUlibraryOption option = CU_LIBRARY_BINARY_IS_PRESERVED;
+    void* value = nullptr;
+    const CUresult loaded =
+        d.cuLibraryLoadData(&binary.library, binary.image, nullptr, nullptr, 0, &option, &value, 1);
+    if (loaded != CUDA_SUCCESS) return loaded;
+  }
+  return point_to_managed(r, d, binary);
 }
 
 /// Loads the function's library if needed and asks for its kernel.
 CUresult resolve(Registry& r, const DriverTable& d, const void* stub, Function& function) {
   FatBinary& binary = *function.binary;
-  const CUresult loaded = load(d, binary);
+  const CUresult loaded = load(r, d, binary);
   if (loaded != CUDA_SUCCESS) return loaded;
   if (d.set_body != nullptr) {
     const int set = d.set_body(binary.library, function.name.c_str(), body_of(r, stub));
@@ -101,6 +133,13 @@ void add_variable(void** handle, const void* host_variable, const char* device_n
   if (it == r.binaries.end()) return;
   it->second->variables.push_back(host_variable);
   r.variables[host_variable] = Variable{it->second.get(), device_name};
+}
+
+void add_managed_variable(void** handle, void** host_pointer, const char* device_name) {
+  Registry& r = registry();
+  const std::scoped_lock lock(r.mutex);
+  const auto it = r.binaries.find(handle);
+  if (it != r.binaries.end()) it->second->managed.push_back({host_pointer, device_name});
 }
 
 void add_kernel(CUkernel kernel) {
@@ -161,6 +200,17 @@ CUresult find_kernel(const DriverTable& d, const void* stub_or_kernel, CUkernel*
   return CUDA_SUCCESS;
 }
 
+CUresult make_managed_variables(const DriverTable& d, void** handle) {
+  Registry& r = registry();
+  const std::scoped_lock lock(r.mutex);
+  const auto it = r.binaries.find(handle);
+  return it == r.binaries.end() ? CUDA_ERROR_INVALID_HANDLE : load(r, d, *it->second);
+}
+
+bool has_managed_variables_ready(void** handle) {
+  return handle != nullptr && reinterpret_cast<const FatBinary*>(handle)->managed_ready;
+}
+
 CUresult find_variable(const DriverTable& d, const void* host_variable, CUdeviceptr* out,
                        std::size_t* bytes) {
   Registry& r = registry();
@@ -168,7 +218,7 @@ CUresult find_variable(const DriverTable& d, const void* host_variable, CUdevice
   const auto it = r.variables.find(host_variable);
   if (it == r.variables.end()) return CUDA_ERROR_INVALID_HANDLE;
   FatBinary& binary = *it->second.binary;
-  const CUresult loaded = load(d, binary);
+  const CUresult loaded = load(r, d, binary);
   if (loaded != CUDA_SUCCESS) return loaded;
   return d.cuLibraryGetGlobal(out, bytes, binary.library, it->second.name.c_str());
 }
