@@ -56,6 +56,51 @@ std::uint64_t count_process_maps() {
   return lines;
 }
 
+bool open_pages(std::uint64_t base, std::uint64_t bytes, int allowed) {
+  if (::mprotect(pointer(base), bytes, allowed) != 0) return false;
+  // Entering the pages now keeps page faults out of the kernels that touch them first.
+  if ((allowed & PROT_WRITE) != 0) ::madvise(pointer(base), bytes, MADV_POPULATE_WRITE);
+  return true;
+}
+
+/// Neighbouring frames that get the same protection.
+class Run {
+ public:
+  /// Goes on with all of a mapping. Fresh frames stay closed.
+  bool add_all(Mapping* m) {
+    const std::vector<bool>& fresh = m->physical->fresh;
+    const int allowed = protection(m->strongest());
+    m->open = true;
+    bool ok = true;
+    if (fresh.empty()) return add(m->base, m->size, allowed);
+    for (std::uint64_t i = 0; i < fresh.size(); ++i) {
+      if (fresh[i]) {
+        m->open = false;
+      } else {
+        ok = add(m->base + i * kFrameBytes, kFrameBytes, allowed) && ok;
+      }
+    }
+    return ok;
+  }
+  bool end() {
+    return bytes_ == 0 || open_pages(std::exchange(base_, 0), std::exchange(bytes_, 0), allowed_);
+  }
+
+ private:
+  bool add(std::uint64_t base, std::uint64_t bytes, int allowed) {
+    const bool goes_on = bytes_ != 0 && base == base_ + bytes_ && allowed == allowed_;
+    const bool ok = goes_on || end();
+    if (!goes_on) base_ = base;
+    allowed_ = allowed;
+    bytes_ += bytes;
+    return ok;
+  }
+
+  std::uint64_t base_ = 0;
+  std::uint64_t bytes_ = 0;
+  int allowed_ = PROT_NONE;
+};
+
 template <class Map>
 const typename Map::mapped_type* range_at(const Map& map, std::uint64_t address) {
   const auto it = map.upper_bound(address);
@@ -165,7 +210,7 @@ CUresult AddressSpace::map(std::uint64_t base, Physical* physical, bool plain) {
     report_error("the system refused a mapping: it may have reached the sysctl vm.max_map_count");
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  mappings_.emplace(base, Mapping{base, physical->size, physical, {}});
+  mappings_.emplace(base, Mapping{base, physical->size, physical, {}, false});
   return CUDA_SUCCESS;
 }
 
@@ -203,17 +248,38 @@ CUresult AddressSpace::set_access(std::uint64_t base, std::uint64_t size, int or
     it->second.access[static_cast<std::size_t>(ordinal)] = static_cast<std::uint8_t>(access);
   }
   // Neighbours that mostly end up alike are changed together.
-  for (auto it = mappings_.find(base); !end_of_range(it);) {
-    const std::uint64_t from = it->first;
-    const unsigned strongest = it->second.strongest();
-    std::uint64_t to = from;
-    for (; !end_of_range(it) && it->second.strongest() == strongest; ++it) to = it->first + it->second.size;
-    if (::mprotect(pointer(from), to - from, protection(strongest)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
-    // Entering the pages now keeps page faults out of the kernels that touch them first.
-    if (strongest == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
-      ::madvise(pointer(from), to - from, MADV_POPULATE_WRITE);
+  Run run;
+  bool ok = true;
+  for (auto it = mappings_.find(base); !end_of_range(it); ++it) ok = run.add_all(&it->second) && ok;
+  return run.end() && ok ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+bool AddressSpace::mend(std::uint64_t address, bool write) const {
+  const Mapping* m = mapping_at(address);
+  if (m == nullptr || m->open) return false;
+  const int allowed = protection(m->strongest());
+  if ((allowed & (write ? PROT_WRITE : PROT_READ)) == 0) return false;
+  const std::uint64_t frame = (address - m->base) / kFrameBytes;
+  if (!m->physical->memory->touch(m->physical, frame, 1)) return false;
+  return open_pages(m->base + frame * kFrameBytes, kFrameBytes, allowed);
+}
+
+void AddressSpace::touch(std::uint64_t address, std::uint64_t bytes) const {
+  const std::uint64_t end = address + bytes;
+  for (std::uint64_t at = address; at < end; at = (at / kFrameBytes + 1) * kFrameBytes) {
+    static_cast<void>(mend(at, false));
   }
-  return CUDA_SUCCESS;
+}
+
+void AddressSpace::poison(std::uint64_t address, std::uint64_t bytes) const {
+  const std::uint64_t end = address + bytes;
+  for (std::uint64_t at = address; at < end;) {
+    const Mapping* m = mapping_at(at);
+    if (m == nullptr) return;
+    const std::uint64_t stop = std::min(end, m->base + m->size);
+    m->physical->memory->poison(*m->physical, at - m->base, stop - at);
+    at = stop;
+  }
 }
 
 const Mapping* AddressSpace::mapping_at(std::uint64_t address) const {

@@ -33,12 +33,14 @@ struct Mapping {
 
   /// The most that any device may do: what the host's page tables say.
   [[nodiscard]] unsigned strongest() const;
+  /// The host's page tables say so for all of it; else frames are opened as they are touched.
+  bool open = false;
 };
 
 /// The devices' addresses, one space for all of them: reservations and what is mapped into them, by the rules
 /// of the CUDA driver API's "Virtual Memory Management" page. Addresses are addresses of this process too;
-/// what is not mapped or has no access is PROT_NONE, so that a touch traps. Not thread-safe: the device lock
-/// protects it.
+/// what is not mapped, has no access or was never touched is PROT_NONE, so that a touch traps. Not
+/// thread-safe: the device lock protects it.
 class AddressSpace {
  public:
   AddressSpace() = default;
@@ -57,6 +59,15 @@ class AddressSpace {
   /// Sets a device's access to one or several whole neighbouring mappings.
   CUresult set_access(std::uint64_t base, std::uint64_t size, int ordinal, unsigned long long access,
                       bool plain);
+
+  /// To be called before anything touches device memory other than in guarded work: opens frames that were
+  /// never touched. What is not mapped, or has no such access, stays closed.
+  void touch(std::uint64_t address, std::uint64_t bytes) const;
+  /// The same for guarded work that trapped: true if the touch is allowed and will succeed now. Safe in a
+  /// signal handler.
+  [[nodiscard]] bool mend(std::uint64_t address, bool write) const;
+  /// Fills with the pattern what has been touched of memory that is mapped here.
+  void poison(std::uint64_t address, std::uint64_t bytes) const;
 
   /// Null where nothing is mapped or reserved.
   [[nodiscard]] const Mapping* mapping_at(std::uint64_t address) const;

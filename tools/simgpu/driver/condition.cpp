@@ -37,6 +37,7 @@ bool value_usable(const Driver& driver, std::uint64_t address, std::uint32_t bit
 
 bool met(const Driver& driver, const Condition& condition) {
   if (!condition.in_machine && !value_usable(driver, condition.address, condition.bits)) return true;
+  if (!condition.in_machine) driver.space.touch(condition.address, condition.bits / 8);
   if (condition.bits == 64) {
     return compare<std::uint64_t, std::int64_t>(condition.address, condition.value, condition.compare);
   }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tools/simgpu/driver/guard.h"
 #include "tools/simgpu/driver/report.h"
 
 namespace simgpu {
@@ -50,6 +51,7 @@ Driver::Driver(std::unique_ptr<MachineFile> file, ProcessSlot* claimed)
       scheduler(*this, config, ledger),
       faults(config.faults),
       program(scheduler) {
+  set_mend([](std::uint64_t address, bool write) { return driver()->space.mend(address, write); });
   ledger.on_slice([this](const timing::Slice& slice) {
     if (slice.engine == timing::Engine::kNone) return;
     const std::int64_t nanos = slice.span.end - slice.span.start;

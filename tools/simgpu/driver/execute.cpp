@@ -220,6 +220,7 @@ bool run_write(const Stream& stream, const ValueWrite& write, std::uint64_t call
          CUDA_ERROR_ILLEGAL_ADDRESS);
     return false;
   }
+  driver()->space.touch(write.address, write.bits / 8);
   if (write.bits == 64) {
     std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(write.address))
         .store(write.value, std::memory_order_release);

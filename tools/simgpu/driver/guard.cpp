@@ -1,5 +1,6 @@
 #include "tools/simgpu/driver/guard.h"
 
+#include <cerrno>
 #include <csetjmp>
 #include <csignal>
 #include <cstdlib>
@@ -22,7 +23,9 @@ constexpr int kSaveMask = 0;  // the handler runs with SA_NODEFER and changes no
 struct Region {
   sigjmp_buf resume;
   Fault fault;
+  std::uint64_t mended = 0;  ///< the latest address whose touch is repeated
 };
+std::atomic<Mend> g_mend{nullptr};
 thread_local Region* t_region __attribute__((tls_model("initial-exec"))) = nullptr;
 
 /// Handlers found in front of ours, latest last. Written under the device lock, read by the handler.
@@ -58,6 +61,16 @@ void on_fault(int signal, siginfo_t* info, void* state) {
 #else
   static_cast<void>(state);
 #endif
+  const Fault& fault = region->fault;
+  const Mend mend = g_mend.load(std::memory_order_acquire);
+  // Work that still traps there does something else than touch memory: it may have jumped to it.
+  if (signal == SIGSEGV && fault.address_known && mend != nullptr && region->mended != fault.address) {
+    const int error = errno;
+    region->mended = fault.address;
+    const bool again = mend(fault.address, fault.write);
+    errno = error;
+    if (again) return;
+  }
   ::siglongjmp(region->resume, 1);
 }
 
@@ -79,7 +92,32 @@ void ensure_handler(int signal, Found& found) {
   ::sigaction(signal, &ours, nullptr);
 }
 
+/// A trap of a thread that blocks its signal would end the process.
+class Unblocked {
+ public:
+  Unblocked() {
+    sigset_t traps;
+    ::sigemptyset(&traps);
+    ::sigaddset(&traps, SIGSEGV);
+    ::sigaddset(&traps, SIGBUS);
+    ::pthread_sigmask(SIG_UNBLOCK, &traps, &before_);
+  }
+  ~Unblocked() {
+    if (::sigismember(&before_, SIGSEGV) == 0 && ::sigismember(&before_, SIGBUS) == 0) return;
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  Unblocked(const Unblocked&) = delete;
+  Unblocked& operator=(const Unblocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
 }  // namespace
+
+void set_mend(Mend mend) noexcept {
+  g_mend.store(mend, std::memory_order_release);
+}
 
 bool run_guarded(void (*work)(void*), void* argument, Fault* fault) noexcept {
   ensure_handler(SIGSEGV, g_segv);
@@ -87,6 +125,7 @@ bool run_guarded(void (*work)(void*), void* argument, Fault* fault) noexcept {
   // enough, and a system call per launch is saved.
   static std::atomic<unsigned> runs{0};
   if (runs.fetch_add(1, std::memory_order_relaxed) % 64 == 0) ensure_handler(SIGBUS, g_bus);
+  const Unblocked unblocked;
   Region region;
   if (sigsetjmp(region.resume, kSaveMask) != 0) {
     t_region = nullptr;

@@ -22,6 +22,11 @@ struct Fault {
 /// found. `work` may not lock, allocate, throw or own objects with destructors: it can be left at any point.
 bool run_guarded(void (*work)(void*), void* argument, Fault* fault) noexcept;
 
+/// Asked about a touch that trapped in guarded work, before the work is ended: true if it can be repeated.
+/// Called from the signal handler, once for an address that traps again and again.
+using Mend = bool (*)(std::uint64_t address, bool write);
+void set_mend(Mend mend) noexcept;
+
 /// Leaves the guarded work that this thread is in. Does not return.
 [[noreturn]] void leave_guarded(const Fault& fault) noexcept;
 

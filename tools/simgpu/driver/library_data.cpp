@@ -36,8 +36,10 @@ bool place_segments(const fatbin::ModuleFacts& facts, std::uint64_t start, std::
   return true;
 }
 
-void write_initial_values(const fatbin::ModuleFacts& facts, const LibraryData& data, std::uint64_t end) {
+void write_initial_values(AddressSpace& space, const fatbin::ModuleFacts& facts, const LibraryData& data,
+                          std::uint64_t end) {
   // The memory is new: nothing on the device can be using it, so this needs no place in any queue.
+  space.touch(data.block, end - data.block);
   std::memset(reinterpret_cast<void*>(data.block), 0, end - data.block);
   for (std::size_t i = 0; i < facts.segments.size(); ++i) {
     const std::vector<std::byte>& initial = facts.segments[i].initial;
@@ -101,7 +103,7 @@ CUresult load_into(Driver& d, Context& context, Library& library) {
     if (allocated != CUDA_SUCCESS) return allocated;
     static_cast<void>(
         place_segments(image->facts, data->block, capacity + kLargestAlignment, &data->segments, &end));
-    write_initial_values(image->facts, *data, end);
+    write_initial_values(d.space, image->facts, *data, end);
     const CUresult made = make_managed_variables(d, context, *image, *data, library);
     if (made != CUDA_SUCCESS) {
       static_cast<void>(d.heap.free(data->block));

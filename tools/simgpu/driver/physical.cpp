@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <mutex>
 
 #include "tools/simgpu/driver/random.h"
@@ -100,12 +99,21 @@ CUresult PhysicalMemory::place(Physical* physical, std::uint64_t preferred) {
     if (!gap) return CUDA_ERROR_OUT_OF_MEMORY;
     offset = *gap;
   }
-  if (!poison_file(offset, physical->size)) return CUDA_ERROR_OUT_OF_MEMORY;
+  physical->fresh.assign(physical->size / kFrameBytes, true);
   recycled_.remove(offset, offset + physical->size);
   places_.add(offset, offset + physical->size);
   const std::scoped_lock lock(machine_->mutex);
   record.offset = offset;
   record.placed = 1;
+  return CUDA_SUCCESS;
+}
+
+/// For memory that others are to know: they do not see what is fresh.
+CUresult PhysicalMemory::place_shared(Physical* physical) {
+  const CUresult placed = place(physical, kHalf);
+  if (placed != CUDA_SUCCESS) return placed;
+  if (!touch(physical, 0, physical->fresh.size())) return CUDA_ERROR_OUT_OF_MEMORY;
+  physical->fresh.clear();
   return CUDA_SUCCESS;
 }
 
@@ -221,7 +229,7 @@ void PhysicalMemory::forget_slot(unsigned slot) {
 }
 
 int PhysicalMemory::export_descriptor(Physical* physical) {
-  if (place(physical, kHalf) != CUDA_SUCCESS) return -1;
+  if (place_shared(physical) != CUDA_SUCCESS) return -1;
   const int descriptor = machine_.open_memory(static_cast<std::uint32_t>(ordinal_));
   if (descriptor < 0) return -1;
   // The position says which memory it is; the lock, which all copies of the descriptor share, that one of
@@ -254,7 +262,7 @@ Physical* PhysicalMemory::import_descriptor(int descriptor) {
 }
 
 CUresult PhysicalMemory::name(Physical* physical, Name* out) {
-  const CUresult placed = place(physical, kHalf);
+  const CUresult placed = place_shared(physical);
   if (placed != CUDA_SUCCESS) return placed;
   if (std::find(shared_.begin(), shared_.end(), physical) == shared_.end()) shared_.push_back(physical);
   *out = Name{table_.index_of(physical->record), physical->record->generation};
@@ -288,24 +296,41 @@ Physical* PhysicalMemory::adopt(FrameRecord* record) {
 
 bool PhysicalMemory::poison_file(std::uint64_t offset, std::uint64_t bytes) const {
   std::array<iovec, 32> parts{};
-  parts.fill({const_cast<std::uint64_t*>(pattern_.data()), kPatternBytes});
-  constexpr std::uint64_t kStep = parts.size() * kPatternBytes;
-  static_assert(kFrameBytes % kStep == 0);
   for (std::uint64_t done = 0; done < bytes;) {
-    const ssize_t n =
-        ::pwritev(fd_, parts.data(), static_cast<int>(parts.size()), static_cast<off_t>(offset + done));
-    if (n != static_cast<ssize_t>(kStep)) return false;
-    done += kStep;
+    std::uint64_t step = 0;
+    int count = 0;
+    for (iovec& part : parts) {
+      const std::uint64_t n = std::min(kPatternBytes, bytes - done - step);
+      if (n == 0) break;
+      part = {const_cast<std::uint64_t*>(pattern_.data()), n};
+      step += n;
+      ++count;
+    }
+    const ssize_t n = ::pwritev(fd_, parts.data(), count, static_cast<off_t>(offset + done));
+    if (n != static_cast<ssize_t>(step)) return false;
+    done += step;
   }
   return true;
 }
 
-void PhysicalMemory::poison(void* address, std::uint64_t bytes) const {
-  auto* to = static_cast<unsigned char*>(address);
-  for (std::uint64_t done = 0; done < bytes;) {
-    const std::uint64_t n = std::min(bytes - done, kPatternBytes);
-    std::memcpy(to + done, pattern_.data(), n);
-    done += n;
+bool PhysicalMemory::touch(Physical* physical, std::uint64_t first_frame, std::uint64_t frames) const {
+  if (physical->fresh.empty()) return true;
+  for (std::uint64_t frame = first_frame; frame < first_frame + frames; ++frame) {
+    if (!physical->fresh[frame]) continue;
+    if (!poison_file(physical->record->offset + frame * kFrameBytes, kFrameBytes)) return false;
+    physical->fresh[frame] = false;
+  }
+  return true;
+}
+
+void PhysicalMemory::poison(const Physical& physical, std::uint64_t offset, std::uint64_t bytes) const {
+  const std::uint64_t end = offset + bytes;
+  for (std::uint64_t at = offset; at < end;) {
+    const std::uint64_t frame = at / kFrameBytes;
+    const std::uint64_t stop = std::min(end, (frame + 1) * kFrameBytes);
+    const bool fresh = !physical.fresh.empty() && physical.fresh[frame];
+    if (!fresh) static_cast<void>(poison_file(physical.record->offset + at, stop - at));
+    at = stop;
   }
 }
 

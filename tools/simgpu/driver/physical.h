@@ -25,6 +25,9 @@ struct Physical {
   bool plain = false;          ///< belongs to a plain allocation: no handle of the program's
   std::uint32_t handles = 1;   ///< cuMemCreate plus cuMemRetainAllocationHandle, minus cuMemRelease
   std::uint32_t mappings = 0;  ///< addresses it is mapped at
+  /// By frame: nothing has touched it since it was created, so it needs no memory of the host. Empty where
+  /// none is: other processes may know the memory.
+  std::vector<bool> fresh;
   CUmemAllocationProp prop{};
 };
 
@@ -33,7 +36,8 @@ struct Physical {
 /// protects what belongs to this process, the machine's mutex what is shared.
 ///
 /// New memory never holds useful bytes: every frame is filled with a pattern made from the seed when it is
-/// first mapped, recycled or not, so that a copy that was lost is seen.
+/// first touched, recycled or not, so that a copy that was lost is seen. Until then it takes no memory here,
+/// so a device may be larger than the machine.
 ///
 /// A process that has ended, in whatever way, holds nothing any more: its memory is found and given back when
 /// somebody needs it or asks how much there is.
@@ -57,7 +61,7 @@ class PhysicalMemory {
   /// Gives one handle back.
   void drop_handle(Physical* physical);
   /// Counts one more mapping. The first one chooses the place in the file: at `preferred` where that is free,
-  /// which lets the kernel merge neighbouring mappings, and fills the memory with the pattern.
+  /// which lets the kernel merge neighbouring mappings.
   CUresult add_mapping(Physical* physical, std::uint64_t preferred);
   void drop_mapping(Physical* physical);
 
@@ -78,13 +82,17 @@ class PhysicalMemory {
   /// The memory of this name, with one more handle here; null if it is gone.
   Physical* find(const Name& name);
 
-  /// Fills memory of the device that is mapped here with the pattern.
-  void poison(void* address, std::uint64_t bytes) const;
+  /// Fills with the pattern what of these bytes of the memory has been touched. Both of any size.
+  void poison(const Physical& physical, std::uint64_t offset, std::uint64_t bytes) const;
+  /// Fills fresh frames with the pattern; they are fresh no more. False if the host has no memory for them.
+  /// Safe in a signal handler.
+  bool touch(Physical* physical, std::uint64_t first_frame, std::uint64_t frames) const;
 
  private:
   CUresult place(Physical* physical, std::uint64_t preferred);
   Physical* adopt(FrameRecord* record);
   void maybe_free(Physical* physical);
+  CUresult place_shared(Physical* physical);
   bool poison_file(std::uint64_t offset, std::uint64_t bytes) const;
   void collect();
   void forget_slot(unsigned slot);

@@ -75,7 +75,7 @@ CUresult PlainHeap::allocate(std::uint64_t size, Context* owner, std::uint64_t* 
   } else {
     block.rounded = round_up(size, kAllocationAlignment);
     result = from_slab(gpu, block.rounded, &block.base, &block.segment);
-    if (result == CUDA_SUCCESS) gpu.physical.poison(reinterpret_cast<void*>(block.base), block.rounded);
+    if (result == CUDA_SUCCESS) space_.poison(block.base, block.rounded);
   }
   if (result != CUDA_SUCCESS) return result;
   block.id = next_id_++;

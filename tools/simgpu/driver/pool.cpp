@@ -158,7 +158,7 @@ void Pool::begin(std::uint64_t base, std::uint64_t size) {
 void Pool::end(std::uint64_t base) {
   const auto it = touchable_.find(base);
   if (it == touchable_.end()) return;  // its context has ended meanwhile
-  gpu_.physical.poison(reinterpret_cast<void*>(base), it->second);
+  driver_.space.poison(base, it->second);
   touchable_.erase(it);
 }
 
