@@ -44,6 +44,16 @@ def digest_rates(program, quick):
     return {row["name"].split("/")[-1]: row["bytes_per_second"] for row in rows if "bytes_per_second" in row}
 
 
+def simgpu_costs(build, quick):
+    """Microseconds of what simgpu's benchmark times."""
+    command = [str(build / "bin/simgpu"), "--device", "h100", "--", str(build / "tests/simgpu_bench"),
+               "--benchmark_format=json", f"--benchmark_min_time={0.02 if quick else 0.5}"]
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+    rows = json.loads(result.stdout)["benchmarks"]
+    return {row["name"].split("/iterations")[0].split("/real_time")[0].split("/manual_time")[0]: row["real_time"]
+            for row in rows}
+
+
 def measure(build, quick):
     program, shim, digests = build / "tests/hook_bench", build / "lib/libtidepool.so", build / "tests/digest_bench"
     for needed in (program, shim, digests):
@@ -60,6 +70,7 @@ def measure(build, quick):
         "hooks": hooks,
         "simgpu_launches_per_second": launch_rates(build, 1 if quick else 3),
         "simgpu_digest_bytes_per_second": digest_rates(digests, quick),
+        "simgpu_us": simgpu_costs(build, quick),
     }
 
 
@@ -72,6 +83,10 @@ def table(result):
     lines.append(f"{'simgpu, launches/s':<24}{rates['plain']:>12,.0f}{rates['tidepool']:>12,.0f}")
     for name, rate in result["simgpu_digest_bytes_per_second"].items():
         lines.append(f"{'simgpu digest, ' + name:<24}{rate / 1e9:>9.1f} GB/s")
+    costs = result["simgpu_us"]
+    for name, cost in costs.items():
+        beside = f"  {costs['memcpy'] / cost:>6.0%} of memcpy" if name.startswith("copy/") else ""
+        lines.append(f"{'simgpu, ' + name:<40}{cost:>12,.1f} us{beside}")
     return "\n".join(lines)
 
 

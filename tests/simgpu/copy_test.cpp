@@ -1,8 +1,10 @@
 // Copies and memsets. Documentation: CUDA Driver API, pages "Memory Management" and "API synchronization
 // behavior".
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "tests/simgpu/device_process.h"
@@ -65,6 +67,28 @@ TEST_CASE("copy: a pageable source is read during the call") {
     return read_int(device) == 1 ? 0 : 1;
   });
   REQUIRE(changed == 0);
+}
+
+TEST_CASE(
+    "copy: the end of a large synchronous copy may arrive after the return, and all of it is what it was") {
+  constexpr std::size_t kWords = 1 << 20;
+  const int late = count_over_seeds(kSeeds, [] {
+    const CUdeviceptr device = alloc(kWords * sizeof(int));
+    const CUstream other = new_stream();
+    std::vector<int> source(kWords);
+    std::iota(source.begin(), source.end(), 1);
+    OK(cuMemcpyHtoD(device, source.data(), kWords * sizeof(int)));
+    std::fill(source.begin(), source.end(), -1);
+    int last = 0;
+    OK(cuMemcpyDtoHAsync(&last, device + (kWords - 1) * sizeof(int), sizeof last, other));
+    OK(cuCtxSynchronize());
+    std::vector<int> arrived(kWords);
+    OK(cuMemcpyDtoH(arrived.data(), device, kWords * sizeof(int)));
+    for (std::size_t i = 0; i < kWords; ++i) EXPECT(arrived[i] == static_cast<int>(i) + 1);
+    return last == static_cast<int>(kWords) ? 0 : 1;
+  });
+  REQUIRE(late > 0);
+  REQUIRE(late < static_cast<int>(kSeeds));
 }
 
 TEST_CASE("copy: a copy to pageable host memory is complete on return, one to pinned memory need not be") {

@@ -126,6 +126,11 @@ bool run_launch(const Stream& stream, const Launch& launch, std::uint64_t call) 
 
 void copy_rows(void* argument) {
   const Copy& c = *static_cast<const Copy*>(argument);
+  if (c.arrived != 0) {
+    std::memmove(reinterpret_cast<void*>(c.dst + c.arrived), reinterpret_cast<const void*>(c.src),
+                 c.width - c.arrived);
+    return;
+  }
   for (std::uint64_t z = 0; z < c.depth; ++z) {
     for (std::uint64_t y = 0; y < c.height; ++y) {
       std::memmove(reinterpret_cast<void*>(c.dst + z * c.dst_slice + y * c.dst_pitch),

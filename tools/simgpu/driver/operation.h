@@ -52,8 +52,9 @@ struct Copy {
   bool dst_device = false, src_device = false;
   bool dst_pinned = false, src_pinned = false;  ///< host memory that must still be pinned when this runs
   bool program = true;                          ///< the program's own, see ProgramMemory
-  /// Source bytes taken at the call, where the source is pageable; src points into it.
+  /// Source bytes taken at the call, where the source is pageable; src points to the first of them.
   std::unique_ptr<unsigned char[]> staged;
+  std::uint64_t arrived = 0;  ///< of a single row: so many bytes were copied at the call, the rest is staged
   std::int32_t fault_rule = -1;  ///< of the fault plan, which says what is wrong with it; -1: none
 
   /// Bytes from the first to behind the last one that is touched, with this pitch and slice.

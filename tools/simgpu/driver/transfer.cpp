@@ -34,15 +34,35 @@ void gather_rows(void* argument) {
   unsigned char* to = g.to;
   for (std::uint64_t z = 0; z < c.depth; ++z) {
     for (std::uint64_t y = 0; y < c.height; ++y) {
-      std::memcpy(to, reinterpret_cast<const void*>(c.src + z * c.src_slice + y * c.src_pitch), c.width);
+      const std::uint64_t from = c.src + z * c.src_slice + y * c.src_pitch + c.arrived;
+      std::memcpy(to, reinterpret_cast<const void*>(from), c.width - c.arrived);
       to += c.width;
     }
   }
 }
 
+/// So much of a synchronous copy is still on its way when the call returns, at most.
+constexpr std::uint64_t kInFlight = std::uint64_t{1} << 20;
+
+void copy_head(void* argument) {
+  const Copy& c = *static_cast<const Copy*>(argument);
+  std::memcpy(reinterpret_cast<void*>(c.dst), reinterpret_cast<const void*>(c.src), c.arrived);
+}
+
+/// The same for a copy before which its stream has nothing left to do: hardware moves it piece by piece
+/// through a small buffer, so all but the last pieces have arrived when the call returns.
+void send_head(Copy* copy) {
+  if (copy->height != 1 || copy->depth != 1 || copy->width <= 2 * kInFlight) return;
+  copy->arrived = copy->width - kInFlight;
+  Fault fault;
+  // What is wrong is said where the copy as a whole runs.
+  if (!run_guarded(&copy_head, copy, &fault)) copy->arrived = 0;
+}
+
 /// Takes the bytes of a pageable source now. An address that is not there is the caller's mistake.
 CUresult stage(Copy* copy) {
-  auto bytes = std::unique_ptr<unsigned char[]>(new (std::nothrow) unsigned char[copy->bytes()]);
+  const std::uint64_t size = copy->bytes() - copy->arrived;
+  auto bytes = std::unique_ptr<unsigned char[]>(new (std::nothrow) unsigned char[size]);
   if (bytes == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   Gather gather{copy, bytes.get()};
   Fault fault;
@@ -148,6 +168,8 @@ CUresult transfer(Driver& d, Context& context, const std::shared_ptr<Stream>& st
     CUresult before = enqueue(d, stream, Nothing{}, &mark);
     if (before == CUDA_SUCCESS) before = wait_for(d, stream, mark);
     if (before != CUDA_SUCCESS) return before;
+    // A fault plan may want to keep any piece of it from arriving.
+    if (copy.dst_device && !d.faults.active()) send_head(&copy);
   }
   if (pageable_src && !host_only) {
     const CUresult staged = stage(&copy);
