@@ -13,7 +13,7 @@ constexpr std::size_t kPiece = 4 * kKiB;
 constexpr std::size_t kIterations = 10;
 constexpr std::size_t kLayers = 10;
 
-/// /// Activations of each layer, forward and back; sizes of all orders, most of them small. The largest is
+/// Activations of each layer, forward and back; sizes of all orders, most of them small. The largest is
 /// an option.
 constexpr std::array<std::size_t, kLayers> kSizes = {64 * kKiB,   100 * kKiB, 256 * kKiB, 64 * kKiB,
                                                      1024 * kKiB, 300 * kKiB, 640 * kKiB, 128 * kKiB,

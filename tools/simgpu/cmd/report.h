@@ -25,7 +25,7 @@ std::map<std::string, std::uint64_t> calls_made(const ReportPage& page);
 /// A list of names with how often each came.
 std::map<std::string, std::uint64_t> names_of(const ReportPage::NameList& list);
 
-/// /// Launches that ran as digests and whose kernel found no place in the lists.
+/// Launches that ran as digests and whose kernel found no place in the lists.
 std::uint64_t digests_not_listed(const ReportPage& page);
 
 /// Errors that have a text.

@@ -47,7 +47,7 @@ class ExtentMap {
   /// Device memory was copied: what was written, and where pointers are, moves along.
   void copied(std::uint64_t to, const Span& from, Stamp call);
 
-  /// /// Freed memory that is still remembered.
+  /// Freed memory that is still remembered.
   [[nodiscard]] std::size_t dead() const { return dead_.size(); }
   /// Words in live memory that are known to hold pointers.
   [[nodiscard]] std::uint64_t pointers_known() const { return pointers_known_; }

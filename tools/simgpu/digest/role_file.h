@@ -12,7 +12,7 @@
 /// this header, is the one that is shipped, and its head describes the format.
 namespace simgpu::digest {
 
-/// /// A byte of a kernel's parameters: "2@16" is byte 16 of parameter 2, "2@-16" the sixteenth from its end.
+/// A byte of a kernel's parameters: "2@16" is byte 16 of parameter 2, "2@-16" the sixteenth from its end.
 struct Place {
   std::uint32_t param = 0;
   std::uint32_t offset = 0;

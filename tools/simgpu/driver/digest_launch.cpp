@@ -1,6 +1,5 @@
 #include "tools/simgpu/driver/digest_launch.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -15,8 +14,6 @@ namespace {
 
 /// Pointers come to the device in small copies; a large one that looks like pointers is data.
 constexpr std::uint64_t kLargestPayload = std::uint64_t{64} << 10;
-/// Freed memory is forgotten once so much of it has come together.
-constexpr std::size_t kManyDead = 512;
 
 /// The role file, read when the first digest needs it. Leaked.
 const digest::ParsedRoles& role_file(const MachineConfig& config) {
@@ -95,7 +92,6 @@ CUresult prepare_digest(Driver& d, Kernel& kernel) {
 
 bool run_digest(Driver& d, const Launch& launch, std::uint64_t call, Fault* fault) {
   digest::ExtentMap& extents = d.program.extents();
-  if (extents.dead() > kManyDead) extents.forget(std::min(call, d.scheduler.oldest_call()));
   TrappedMemory memory(extents, call, fault);
   const digest::Stride& stride = d.config.digest_full ? digest::kEveryByte : digest::kEveryPage;
   const digest::LaunchInput input{launch.grid, launch.params};

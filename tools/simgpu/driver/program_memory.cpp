@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+
 #include "tools/simgpu/driver/cuda_api.h"
 #include "tools/simgpu/driver/scheduler.h"
 
@@ -10,6 +12,9 @@ namespace {
 
 /// No allocator starts two things closer to each other.
 constexpr std::uint32_t kSmallestPiece = 256;
+
+/// Freed memory is forgotten once so much of it has come together.
+constexpr std::size_t kManyDead = 512;
 
 /// The latest copy that the runtime spoke of, until it comes.
 struct Announced {
@@ -31,7 +36,7 @@ bool ProgramMemory::library_in_front() {
 }
 
 ProgramMemory::ProgramMemory(Scheduler& scheduler)
-    : behind_library_(library_in_front()), scheduler_(scheduler) {}
+    : behind_library_(library_in_front()), dead_allowed_(kManyDead), scheduler_(scheduler) {}
 
 void ProgramMemory::allocated(std::uint64_t base, std::uint64_t bytes) {
   by_driver_.add(base, bytes, behind_library_ ? kSmallestPiece : 0, scheduler_.new_call());
@@ -44,6 +49,14 @@ void ProgramMemory::imported(std::uint64_t base, std::uint64_t bytes) {
 
 void ProgramMemory::freed(std::uint64_t base, std::uint64_t bytes) {
   by_driver_.remove_all({base, base + bytes}, scheduler_.new_call());
+  forget_dead(&by_driver_);
+}
+
+void ProgramMemory::forget_dead(digest::ExtentMap* map) {
+  if (map->dead() < dead_allowed_) return;
+  map->forget(scheduler_.oldest_call());
+  // What queued work may still ask for is not looked through again at every call.
+  dead_allowed_ = std::max(kManyDead, 2 * map->dead());
 }
 
 void ProgramMemory::runtime_allocated(std::uint64_t base, std::uint64_t bytes) {
@@ -53,6 +66,7 @@ void ProgramMemory::runtime_allocated(std::uint64_t base, std::uint64_t bytes) {
 
 void ProgramMemory::runtime_freed(std::uint64_t base) {
   by_runtime_.remove(base, scheduler_.new_call());
+  forget_dead(&by_runtime_);
 }
 
 void ProgramMemory::runtime_writes(std::uint64_t to, std::uint64_t from) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "tools/simgpu/digest/extent_map.h"
@@ -45,8 +46,11 @@ class ProgramMemory {
   }
 
  private:
+  void forget_dead(digest::ExtentMap* map);
+
   const bool behind_library_;
   bool runtime_spoke_ = false;
+  std::size_t dead_allowed_;
   Scheduler& scheduler_;  ///< numbers the calls
   digest::ExtentMap by_driver_;
   digest::ExtentMap by_runtime_;
