@@ -184,24 +184,6 @@ CASE("copy.peer_forms_work_within_one_device", COPY "cuMemcpyPeer, cuMemcpyPeerA
   EXPECT_WORDS(two, 1024, 22);
 }
 
-CASE("copy.a_batch_copies_each_of_its_parts", COPY "cuMemcpyBatchAsync") {
-  use_device();
-  const CUstream stream = make_stream();
-  const CUdeviceptr memory = allocate(64 * kKiB);
-  unsigned* host = pinned_words(1024);
-  for (unsigned i = 0; i < 1024; ++i) host[i] = 30 + i;
-  CUdeviceptr to[] = {memory, memory + 8192};
-  CUdeviceptr from[] = {reinterpret_cast<CUdeviceptr>(host), reinterpret_cast<CUdeviceptr>(host + 512)};
-  std::size_t sizes[] = {2048, 1024};
-  CUmemcpyAttributes how{};
-  how.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
-  std::size_t first = 0;
-  OK(CU(cuMemcpyBatchAsync)(to, from, sizes, 2, &how, &first, 1, stream));
-  EXPECT_WORDS(memory, 512, 30);
-  EXPECT_WORDS(memory + 8192, 256, 30 + 512);
-  FAILS(CU(cuMemcpyBatchAsync)(to, from, sizes, 2, &how, &first, 1, nullptr));
-}
-
 CASE("copy.it_crosses_the_border_of_mappings", "CUDA Driver API, Virtual Memory Management: cuMemMap") {
   use_device();
   const std::size_t unit = granularity();

@@ -7,8 +7,8 @@ extern "C" SIMGPU_EXPORT int simgpuProgram(int news, unsigned long long address,
                                            std::size_t bytes) {
   count_call(Entry::simgpuProgram);
   if (news == kSimgpuWantsToBeTold) return ProgramMemory::library_in_front() ? 1 : 0;
-  if (news == kSimgpuWrites) {
-    ProgramMemory::runtime_writes(address, source);
+  if (news == kSimgpuWrites || news == kSimgpuWritesToo) {
+    ProgramMemory::runtime_writes(address, source, news == kSimgpuWritesToo);
     return 0;
   }
   Driver* d = driver();

@@ -124,21 +124,6 @@ bool run_launch(const Stream& stream, const Launch& launch, std::uint64_t call) 
   return ok;
 }
 
-void copy_rows(void* argument) {
-  const Copy& c = *static_cast<const Copy*>(argument);
-  if (c.arrived != 0) {
-    std::memmove(reinterpret_cast<void*>(c.dst + c.arrived), reinterpret_cast<const void*>(c.src),
-                 c.width - c.arrived);
-    return;
-  }
-  for (std::uint64_t z = 0; z < c.depth; ++z) {
-    for (std::uint64_t y = 0; y < c.height; ++y) {
-      std::memmove(reinterpret_cast<void*>(c.dst + z * c.dst_slice + y * c.dst_pitch),
-                   reinterpret_cast<const void*>(c.src + z * c.src_slice + y * c.src_pitch), c.width);
-    }
-  }
-}
-
 void fill_rows(void* argument) {
   const Fill& f = *static_cast<const Fill*>(argument);
   for (std::uint64_t y = 0; y < f.height; ++y) {
@@ -164,7 +149,8 @@ std::string copy_name(const Copy& c) {
 /// hardware would go on using pages that are no longer its own.
 bool still_pinned(const Copy& c) {
   const HostMemory& host = driver()->host;
-  if (c.src_pinned && !host.covers(c.src, c.extent(c.src_pitch, c.src_slice))) return false;
+  if (c.staged == nullptr && c.src_pinned && !host.covers(c.src, c.extent(c.src_pitch, c.src_slice)))
+    return false;
   return !c.dst_pinned || host.covers(c.dst, c.extent(c.dst_pitch, c.dst_slice));
 }
 
@@ -191,6 +177,22 @@ bool run_copy(const Stream& stream, const Copy& copy, std::uint64_t call) {
   add(count.count);
   add(count.bytes, copy.bytes());
   return true;
+}
+
+bool run_early_read(const Stream& stream, const EarlyRead& read) {
+  const Copy& rows = read.rows;
+  const auto name = [&] {
+    return "early read of " + std::to_string(rows.bytes()) + " bytes at " +
+           (rows.src_device ? "device " : "host ") + hex(rows.src);
+  };
+  if (!still_pinned(rows)) {
+    fail(stream, name() + ": its pinned memory was unregistered before it ran", CUDA_ERROR_ILLEGAL_ADDRESS);
+    return false;
+  }
+  Fault fault;
+  if (run_guarded(&copy_rows, const_cast<Copy*>(&rows), &fault)) return true;
+  fail(stream, fault_text(name(), fault), CUDA_ERROR_ILLEGAL_ADDRESS);
+  return false;
 }
 
 bool run_fill(const Stream& stream, const Fill& fill, std::uint64_t call) {
@@ -259,6 +261,24 @@ std::string readable_name(const std::string& mangled) {
   return name;
 }
 
+void copy_rows(void* copy) {
+  const Copy& c = *static_cast<const Copy*>(copy);
+  if (c.arrived != 0) {
+    std::memmove(reinterpret_cast<void*>(c.dst + c.arrived), c.staged.get(), c.width - c.arrived);
+    return;
+  }
+  const bool staged = c.staged != nullptr;
+  const std::uint64_t src = staged ? reinterpret_cast<std::uint64_t>(c.staged.get()) : c.src;
+  const std::uint64_t pitch = staged ? c.width : c.src_pitch;
+  const std::uint64_t slice = staged ? c.width * c.height : c.src_slice;
+  for (std::uint64_t z = 0; z < c.depth; ++z) {
+    for (std::uint64_t y = 0; y < c.height; ++y) {
+      std::memmove(reinterpret_cast<void*>(c.dst + z * c.dst_slice + y * c.dst_pitch),
+                   reinterpret_cast<const void*>(src + z * slice + y * pitch), c.width);
+    }
+  }
+}
+
 void prepare(Operation& operation) {
   Faults& faults = driver()->faults;
   auto* copy = faults.active() ? std::get_if<Copy>(&operation.work) : nullptr;
@@ -275,6 +295,8 @@ bool execute(const Stream& stream, const Operation& operation) {
   if (const auto* launch = std::get_if<Launch>(&operation.work))
     return run_launch(stream, *launch, operation.call);
   if (const auto* copy = std::get_if<Copy>(&operation.work)) return run_copy(stream, *copy, operation.call);
+  if (const auto* read = std::get_if<std::unique_ptr<EarlyRead>>(&operation.work))
+    return run_early_read(stream, **read);
   if (const auto* fill = std::get_if<Fill>(&operation.work)) return run_fill(stream, *fill, operation.call);
   if (const auto* change = std::get_if<PoolChange>(&operation.work)) {
     change->begin ? change->pool->begin(change->base, change->size) : change->pool->end(change->base);

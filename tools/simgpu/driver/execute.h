@@ -13,6 +13,10 @@ void prepare(Operation& operation);
 /// this returns false.
 bool execute(const Stream& stream, const Operation& operation);
 
+/// Moves the rows of a Copy, from its staged bytes if it has them. Takes and returns nothing else, as
+/// run_guarded wants it.
+void copy_rows(void* copy);
+
 /// A function's name as its source has it, where it can be told from the symbol.
 std::string readable_name(const std::string& symbol);
 

@@ -34,11 +34,12 @@ const std::string* name_of(Moves moves) {
   return &(*names)[static_cast<std::size_t>(moves)];
 }
 
-enum class Other { kMemset, kHostFunction, kAllocation, kFree };
+enum class Other { kMemset, kHostFunction, kAllocation, kFree, kEarlyRead };
 
 const std::string* name_of(Other other) {
-  static const auto* names = new std::array<std::string, 4>{
-      "memset", "host function", "stream-ordered allocation", "stream-ordered free"};
+  static const auto* names =
+      new std::array<std::string, 5>{"memset", "host function", "stream-ordered allocation",
+                                     "stream-ordered free", "copy's early read of its source"};
   return &(*names)[static_cast<std::size_t>(other)];
 }
 
@@ -147,6 +148,10 @@ int device_of(std::uint64_t address) {
   return mapping == nullptr ? -1 : mapping->physical->memory->ordinal();
 }
 
+void add_source(const Copy& c, Footprint* out) {
+  add_rows({c.src, c.width, c.height, c.depth, c.src_pitch, c.src_slice}, false, out);
+}
+
 void copy_footprint(int self, const Copy& c, Footprint* out) {
   const Driver& d = *driver();
   const int dst = c.dst_device ? device_of(c.dst) : -1;
@@ -174,9 +179,8 @@ void copy_footprint(int self, const Copy& c, Footprint* out) {
   out->work.fixed = config.link_latency_ns;
   out->work.busy = nanoseconds(static_cast<double>(c.bytes()), rate);
   add_rows({c.dst, c.width, c.height, c.depth, c.dst_pitch, c.dst_slice}, true, out);
-  // What was taken at the call is read from nowhere any more.
-  if (c.staged == nullptr)
-    add_rows({c.src, c.width, c.height, c.depth, c.src_pitch, c.src_slice}, false, out);
+  // What was taken before is read from nowhere any more.
+  if (c.staged == nullptr) add_source(c, out);
 }
 
 void fill_footprint(const DeviceConfig& config, const Fill& f, Footprint* out) {
@@ -217,7 +221,8 @@ bool is_kernel_name(const std::string* name) {
   for (const Moves moves : {Moves::kIn, Moves::kOut, Moves::kLocal, Moves::kPeer, Moves::kHost}) {
     if (name == name_of(moves)) return false;
   }
-  for (const Other other : {Other::kMemset, Other::kHostFunction, Other::kAllocation, Other::kFree}) {
+  for (const Other other :
+       {Other::kMemset, Other::kHostFunction, Other::kAllocation, Other::kFree, Other::kEarlyRead}) {
     if (name == name_of(other)) return false;
   }
   return true;
@@ -233,6 +238,10 @@ void footprint(const Stream& stream, const Operation& operation, Footprint* out)
     launch_footprint(gpu.config, *launch, operation.call, out);
   } else if (const auto* copy = std::get_if<Copy>(&operation.work)) {
     copy_footprint(gpu.ordinal, *copy, out);
+  } else if (const auto* read = std::get_if<std::unique_ptr<EarlyRead>>(&operation.work)) {
+    // Its time is the copy's.
+    out->name = name_of(Other::kEarlyRead);
+    add_source((*read)->rows, out);
   } else if (const auto* fill = std::get_if<Fill>(&operation.work)) {
     fill_footprint(gpu.config, *fill, out);
   } else if (std::holds_alternative<HostCall>(operation.work)) {

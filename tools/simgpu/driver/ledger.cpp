@@ -89,6 +89,7 @@ void Ledger::open_lanes(Stream& stream) {
     stream.time = timing::Timeline::new_lane(stream.id, context, timing::LaneKind::kNonBlocking);
     stream.order = order_.new_lane(stream.id, context, ordering::LaneKind::kNonBlocking);
   }
+  if (stream.part_of != 0) stream.order->show_as(stream.part_of);
 }
 
 void Ledger::enqueue(const std::shared_ptr<Stream>& stream, const Operation& operation) {

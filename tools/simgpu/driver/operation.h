@@ -52,8 +52,8 @@ struct Copy {
   bool dst_device = false, src_device = false;
   bool dst_pinned = false, src_pinned = false;  ///< host memory that must still be pinned when this runs
   bool program = true;                          ///< the program's own, see ProgramMemory
-  /// Source bytes taken at the call, where the source is pageable; src points to the first of them.
-  std::unique_ptr<unsigned char[]> staged;
+  /// Source bytes that are taken before the copy runs, row by row without gaps; null: it reads them itself.
+  std::shared_ptr<unsigned char[]> staged;
   std::uint64_t arrived = 0;  ///< of a single row: so many bytes were copied at the call, the rest is staged
   std::int32_t fault_rule = -1;  ///< of the fault plan, which says what is wrong with it; -1: none
 
@@ -62,6 +62,12 @@ struct Copy {
     return width == 0 || height == 0 || depth == 0 ? 0 : (depth - 1) * slice + (height - 1) * pitch + width;
   }
   [[nodiscard]] std::uint64_t bytes() const { return width * height * depth; }
+};
+
+/// Takes the source bytes of a copy before its turn. Rare and large, so operations point to it.
+struct EarlyRead {
+  Copy rows;  ///< into `to`
+  std::shared_ptr<unsigned char[]> to;
 };
 
 /// Rows of equal elements.
@@ -119,7 +125,9 @@ struct Operation {
   std::vector<Wait> waits;
   std::uint64_t call = 0;          ///< Scheduler::new_call() of it
   std::optional<Condition> until;  ///< not before this has come about
-  std::variant<Nothing, Launch, Copy, Fill, HostCall, Mark, PoolChange, PlainFree, ValueWrite> work;
+  std::variant<Nothing, Launch, Copy, std::unique_ptr<EarlyRead>, Fill, HostCall, Mark, PoolChange, PlainFree,
+               ValueWrite>
+      work;
 };
 
 }  // namespace simgpu

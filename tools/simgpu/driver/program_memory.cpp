@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "tools/simgpu/driver/cuda_api.h"
 #include "tools/simgpu/driver/scheduler.h"
@@ -16,12 +17,13 @@ constexpr std::uint32_t kSmallestPiece = 256;
 /// Freed memory is forgotten once so much of it has come together.
 constexpr std::size_t kManyDead = 512;
 
-/// The latest copy that the runtime spoke of, until it comes.
+/// A copy that the runtime spoke of.
 struct Announced {
   std::uint64_t to = 0;
   std::uint64_t from = 0;
 };
-thread_local Announced t_announced;
+/// The latest one, or those of the latest batch, until they come.
+thread_local std::vector<Announced> t_announced;
 
 }  // namespace
 
@@ -69,15 +71,18 @@ void ProgramMemory::runtime_freed(std::uint64_t base) {
   forget_dead(&by_runtime_);
 }
 
-void ProgramMemory::runtime_writes(std::uint64_t to, std::uint64_t from) {
-  t_announced = {to, from};
+void ProgramMemory::runtime_writes(std::uint64_t to, std::uint64_t from, bool too) {
+  if (!too) t_announced.clear();
+  t_announced.push_back({to, from});
 }
 
 bool ProgramMemory::claims_write(std::uint64_t to, std::uint64_t from) const {
   if (!behind_library_ || !runtime_spoke_) return true;
   // Copies of the library's own can come in between.
-  if (t_announced.to != to || t_announced.from != from) return false;
-  t_announced = {};
+  const auto found = std::find_if(t_announced.begin(), t_announced.end(),
+                                  [&](const Announced& a) { return a.to == to && a.from == from; });
+  if (found == t_announced.end()) return false;
+  t_announced.erase(found);
   return true;
 }
 

@@ -32,8 +32,9 @@ class ProgramMemory {
   /// The runtime did, for the program.
   void runtime_allocated(std::uint64_t base, std::uint64_t bytes);
   void runtime_freed(std::uint64_t base);
-  /// The calling thread's next copy between these addresses is the program's; from 0: its next memset.
-  static void runtime_writes(std::uint64_t to, std::uint64_t from);
+  /// The calling thread's next copy between these addresses is the program's; from 0: its next memset. What
+  /// was said before is forgotten, or with `too` still counts.
+  static void runtime_writes(std::uint64_t to, std::uint64_t from, bool too);
 
   /// True if a copy between these addresses (a memset: from 0), called now by this thread, is the program's.
   [[nodiscard]] bool claims_write(std::uint64_t to, std::uint64_t from) const;

@@ -16,7 +16,17 @@ constexpr std::size_t kMaxTold = 4096;
 
 std::string stream_of(const Access& access) {
   if (access.lane->kind() == LaneKind::kLegacy) return "the legacy default stream";
-  return "stream " + std::to_string(access.lane->id());
+  return "stream " + std::to_string(access.lane->shown_as());
+}
+
+std::string remedy(const Race& race) {
+  // In one stream there is no other way.
+  if (race.first.lane->shown_as() == race.second.lane->shown_as())
+    return "the copies of a batch have no order among each other, and sources that are not read in stream "
+           "order "
+           "have none with the stream; make two batches, or choose the access order STREAM";
+  return "let " + stream_of(race.second) + " wait for an event that is recorded in " + stream_of(race.first) +
+         " after it";
 }
 
 std::string who(const Access& access) {
@@ -47,9 +57,7 @@ void RaceLog::unordered(const std::vector<Race>& races) {
     text += where(race, race.second) + " (" + driver()->describe(race.place + race.second.shift) + ") that ";
     text += who(race.first) + (race.first.write ? " writes" : " reads");
     if (race.first.shift != race.second.shift) text += " at " + hex(race.place + race.first.shift);
-    text += ", and nothing orders them: let " + stream_of(race.second) +
-            " wait for an event that is recorded in " + stream_of(race.first) + " after it";
-    report_race(text);
+    report_race(text + ", and nothing orders them: " + remedy(race));
   }
 }
 

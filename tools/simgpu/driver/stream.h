@@ -54,6 +54,8 @@ class OperationQueue {
 struct Stream {
   Context* context = nullptr;
   std::uint64_t id = 0;
+  std::uint64_t part_of =
+      0;  ///< id of the stream whose batches run in this one; 0: it is a stream of the program
   unsigned flags = 0;
   int priority = 0;
   bool legacy = false;   ///< the legacy default stream: waits for all blocking streams, and they for it
@@ -65,9 +67,11 @@ struct Stream {
   std::uint64_t host_saw = 0;  ///< operations up to here were over when the host had waited or asked
   bool unseen = false;         ///< the scheduler has it in a list of streams whose end no host has waited for
   OperationQueue queue;
-  std::shared_ptr<timing::Lane> time;      ///< the ledger's, from the first operation on
-  std::shared_ptr<ordering::Lane> order;   ///< the same
-  std::unique_ptr<StreamCapture> capture;  ///< while it takes part in a capture: nothing is queued
+  std::shared_ptr<timing::Lane> time;                ///< the ledger's, from the first operation on
+  std::shared_ptr<ordering::Lane> order;             ///< the same
+  std::vector<std::shared_ptr<Stream>> batch_lanes;  ///< see api_batch.cpp
+  std::vector<std::shared_ptr<Stream>> early_lanes;  ///< the same
+  std::unique_ptr<StreamCapture> capture;            ///< while it takes part in a capture: nothing is queued
 };
 
 }  // namespace simgpu

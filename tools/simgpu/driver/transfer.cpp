@@ -1,6 +1,7 @@
 #include "tools/simgpu/driver/transfer.h"
 
 #include <cstring>
+#include <new>
 
 #include "tools/simgpu/driver/footprint.h"
 #include "tools/simgpu/driver/guard.h"
@@ -23,22 +24,15 @@ bool resolve(const Driver& d, Side side, std::uint64_t address, std::uint64_t ex
   return !in_device || d.owns_range(address, extent);
 }
 
-struct Gather {
-  const Copy* copy;
-  unsigned char* to;
-};
-
-void gather_rows(void* argument) {
-  const Gather& g = *static_cast<const Gather*>(argument);
-  const Copy& c = *g.copy;
-  unsigned char* to = g.to;
-  for (std::uint64_t z = 0; z < c.depth; ++z) {
-    for (std::uint64_t y = 0; y < c.height; ++y) {
-      const std::uint64_t from = c.src + z * c.src_slice + y * c.src_pitch + c.arrived;
-      std::memcpy(to, reinterpret_cast<const void*>(from), c.width - c.arrived);
-      to += c.width;
-    }
-  }
+/// False if the bytes from the first to behind the last one are more than addresses can tell.
+bool extent_fits(const Copy& c, std::uint64_t base, std::uint64_t pitch, std::uint64_t slice) {
+  std::uint64_t slices = 0;
+  std::uint64_t rows = 0;
+  std::uint64_t end = 0;
+  if (c.width == 0 || c.height == 0 || c.depth == 0) return true;
+  return !__builtin_mul_overflow(c.depth - 1, slice, &slices) &&
+         !__builtin_mul_overflow(c.height - 1, pitch, &rows) && !__builtin_add_overflow(slices, rows, &end) &&
+         !__builtin_add_overflow(end, c.width, &end) && !__builtin_add_overflow(end, base, &end);
 }
 
 /// So much of a synchronous copy is still on its way when the call returns, at most.
@@ -61,16 +55,11 @@ void send_head(Copy* copy) {
 
 /// Takes the bytes of a pageable source now. An address that is not there is the caller's mistake.
 CUresult stage(Copy* copy) {
-  const std::uint64_t size = copy->bytes() - copy->arrived;
-  auto bytes = std::unique_ptr<unsigned char[]>(new (std::nothrow) unsigned char[size]);
-  if (bytes == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  Gather gather{copy, bytes.get()};
+  EarlyRead read;
+  if (!make_early_read(*copy, &read)) return CUDA_ERROR_OUT_OF_MEMORY;
   Fault fault;
-  if (!run_guarded(&gather_rows, &gather, &fault)) return CUDA_ERROR_INVALID_VALUE;
-  copy->src = reinterpret_cast<std::uint64_t>(bytes.get());
-  copy->src_pitch = copy->width;
-  copy->src_slice = copy->width * copy->height;
-  copy->staged = std::move(bytes);
+  if (!run_guarded(&copy_rows, &read.rows, &fault)) return CUDA_ERROR_INVALID_VALUE;
+  copy->staged = std::move(read.to);
   return CUDA_SUCCESS;
 }
 
@@ -128,6 +117,10 @@ CUresult make_copy(const Driver& d, const CopyRequest& request, Copy* out) {
   copy.dst_slice = request.dst_slice;
   copy.src_slice = request.src_slice;
   if (copy.dst == 0 || copy.src == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!extent_fits(copy, copy.dst, copy.dst_pitch, copy.dst_slice) ||
+      !extent_fits(copy, copy.src, copy.src_pitch, copy.src_slice)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   if (!resolve(d, request.dst_side, copy.dst, copy.extent(copy.dst_pitch, copy.dst_slice), &copy.dst_device,
                &copy.dst_pinned) ||
       !resolve(d, request.src_side, copy.src, copy.extent(copy.src_pitch, copy.src_slice), &copy.src_device,
@@ -135,6 +128,21 @@ CUresult make_copy(const Driver& d, const CopyRequest& request, Copy* out) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;
+}
+
+bool make_early_read(const Copy& copy, EarlyRead* out) {
+  Copy& rows = out->rows;
+  rows = copy;
+  rows.src += copy.arrived;
+  rows.width -= copy.arrived;
+  rows.arrived = 0;
+  out->to.reset(new (std::nothrow) unsigned char[rows.bytes()]);
+  if (out->to == nullptr) return false;
+  rows.dst = reinterpret_cast<std::uint64_t>(out->to.get());
+  rows.dst_pitch = rows.width;
+  rows.dst_slice = rows.width * rows.height;
+  rows.dst_device = rows.dst_pinned = false;
+  return true;
 }
 
 CUresult check_fill(const Driver& d, const Fill& request) {

@@ -43,8 +43,13 @@ std::optional<CopyEnd> copy_end(CUmemorytype type, const void* host, CUdeviceptr
 CUresult request_of(const CUDA_MEMCPY3D& copy, CopyRequest* out);
 
 /// The copy for a request, with what its two ends are; the geometry is filled in even on failure.
-/// CUDA_ERROR_INVALID_VALUE for null and for device addresses that no allocation or mapping covers.
+/// CUDA_ERROR_INVALID_VALUE for null, for device addresses that no allocation or mapping covers, and for rows
+/// beyond all addresses.
 CUresult make_copy(const Driver& d, const CopyRequest& request, Copy* out);
+
+/// The operation that takes the copy's source bytes into a buffer, which is to become its `staged`. False if
+/// there is no memory for it.
+bool make_early_read(const Copy& copy, EarlyRead* out);
 
 /// CUDA_ERROR_INVALID_VALUE for a memset of misaligned rows, or of memory that the program does not have.
 CUresult check_fill(const Driver& d, const Fill& request);

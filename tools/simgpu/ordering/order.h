@@ -18,12 +18,16 @@ enum class LaneKind : std::uint8_t { kLegacy, kBlocking, kNonBlocking };
 /// the host has waited for. Only an Order looks inside.
 class Lane {
  public:
-  Lane(std::uint64_t id, std::uint64_t context, LaneKind kind) : id_(id), context_(context), kind_(kind) {}
+  Lane(std::uint64_t id, std::uint64_t context, LaneKind kind)
+      : id_(id), shown_as_(id), context_(context), kind_(kind) {}
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
   [[nodiscard]] std::uint64_t id() const { return id_; }
   [[nodiscard]] LaneKind kind() const { return kind_; }
+  /// What it is called in messages: its own number, or that of the stream whose batches run in it.
+  [[nodiscard]] std::uint64_t shown_as() const { return shown_as_; }
+  void show_as(std::uint64_t id) { shown_as_ = id; }
   /// The number of the latest operation.
   [[nodiscard]] std::uint64_t enqueued() const { return enqueued_; }
 
@@ -37,6 +41,7 @@ class Lane {
   };
 
   std::uint64_t id_;
+  std::uint64_t shown_as_;
   std::uint64_t context_;
   LaneKind kind_;
   std::uint64_t enqueued_ = 0;

@@ -34,6 +34,20 @@ void writes(const DriverTable& d, const CUDA_MEMCPY3D& c) {
             c.WidthInBytes);
 }
 
+/// All copies of a batch, which come with one call.
+template <class OneOf>
+void writes(const DriverTable& d, std::size_t count, const OneOf& one_of) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto [to, from, bytes] = one_of(i);
+    d.program(i == 0 ? kSimgpuWrites : kSimgpuWritesToo, to, from, bytes);
+  }
+}
+
+struct Write {
+  CUdeviceptr to, from;
+  std::size_t bytes;
+};
+
 /// A function in the place of `name`: what is to be told first or afterwards, around the one that was there.
 #define SIMGPU_TELL(name, params, args, before, after) \
   table->name = [] params -> CUresult {                \
@@ -85,6 +99,17 @@ void replace_copies(DriverTable* table) {
   SIMGPU_TELL(cuMemcpy2DAsync, (const CUDA_MEMCPY2D* c, CUstream s), (c, s), writes(d, *c), );
   SIMGPU_TELL(cuMemcpy3D, (const CUDA_MEMCPY3D* c), (c), writes(d, *c), );
   SIMGPU_TELL(cuMemcpy3DAsync, (const CUDA_MEMCPY3D* c, CUstream s), (c, s), writes(d, *c), );
+  SIMGPU_TELL(cuMemcpyBatchAsync,
+              (CUdeviceptr * to, CUdeviceptr * from, size_t * sizes, size_t count, CUmemcpyAttributes * how,
+               size_t * first, size_t attributes, CUstream s),
+              (to, from, sizes, count, how, first, attributes, s), writes(d, count, [&](std::size_t i) {
+                return Write{to[i], from[i], sizes[i]};
+              }), );
+  SIMGPU_TELL(cuMemcpy3DBatchAsync,
+              (size_t count, CUDA_MEMCPY3D_BATCH_OP * ops, unsigned long long flags, CUstream s),
+              (count, ops, flags, s), writes(d, count, [&](std::size_t i) {
+                return Write{ops[i].dst.op.ptr.ptr, ops[i].src.op.ptr.ptr, ops[i].extent.width};
+              }), );
   SIMGPU_TELL_WRITE(cuMemsetD8, (CUdeviceptr to, unsigned char v, size_t n), (to, v, n), to, 0, n);
   SIMGPU_TELL_WRITE(cuMemsetD8Async, (CUdeviceptr to, unsigned char v, size_t n, CUstream s), (to, v, n, s),
                     to, 0, n);

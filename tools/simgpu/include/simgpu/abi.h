@@ -74,7 +74,8 @@ enum SimgpuProgramNews : int {
   kSimgpuWantsToBeTold = 0,  ///< asks: returns 1 if there is such a library, else 0
   kSimgpuAllocated = 1,      ///< the program has `bytes` of device memory at `address`
   kSimgpuFreed = 2,          ///< it gives the memory that starts at `address` back
-  kSimgpuWrites = 3,  ///< this thread's next copy from `source` to `address` is its own; source 0: memset
+  kSimgpuWrites = 3,     ///< this thread's next copy from `source` to `address` is its own; source 0: memset
+  kSimgpuWritesToo = 4,  ///< the same, beside what was said before: one of a batch
 };
 
 /// Exported by simgpu's libcuda and found by cuGetProcAddress. Thread-safe.
