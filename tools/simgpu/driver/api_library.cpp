@@ -141,13 +141,7 @@ SIMGPU_API(cuLibraryGetKernelCount, (unsigned* count, CUlibrary library), count,
 
 SIMGPU_API(cuLibraryEnumerateKernels, (CUkernel * out, unsigned room, CUlibrary library), out, room,
            library) {
-  unsigned count = 0;
-  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult counted = count_kernels(d, library, &count); counted != CUDA_SUCCESS) return counted;
-  std::vector<Kernel*> kernels(std::min(room, count));
-  const CUresult result = list_kernels(d, library, room, kernels.data());
-  for (std::size_t i = 0; result == CUDA_SUCCESS && i < kernels.size(); ++i) out[i] = kernels[i]->kernel();
-  return result;
+  return list_kernels(d, library, room, out, &Kernel::kernel);
 }
 
 SIMGPU_API_CONTEXT(cuLibraryGetModule, (CUmodule * out, CUlibrary handle), out, handle) {
@@ -161,16 +155,7 @@ SIMGPU_API_CONTEXT(cuLibraryGetModule, (CUmodule * out, CUlibrary handle), out, 
 
 SIMGPU_API_CONTEXT(cuLibraryGetGlobal, (CUdeviceptr * out, size_t* bytes, CUlibrary handle, const char* name),
                    out, bytes, handle, name) {
-  Library* library = find_library(d, handle);
-  if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (name == nullptr || (out == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
-  std::uint64_t address = 0;
-  std::uint64_t size = 0;
-  const CUresult result = find_variable(d, context, *library, name, &address, &size);
-  if (result != CUDA_SUCCESS) return result;
-  if (out != nullptr) *out = address;
-  if (bytes != nullptr) *bytes = size;
-  return CUDA_SUCCESS;
+  return tell_variable(d, context, handle, name, out, bytes);
 }
 
 /// Of the library, not of a context: the documentation has it exist once the library is loaded into one.

@@ -67,53 +67,9 @@ void queue(Driver& d, const std::shared_ptr<Stream>& stream, const MemOp& op) {
   d.scheduler.enqueue(stream, std::move(operation));
 }
 
-CUresult one(Driver& d, Context& context, bool per_thread, CUstream handle, CUresult checked,
-             const MemOp& op) {
-  const std::shared_ptr<Stream> stream = d.find_stream(&context, handle, per_thread);
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const CUresult allowed = checked == CUDA_SUCCESS ? refuse_in_capture(*stream) : checked;
-  if (allowed == CUDA_SUCCESS) queue(d, stream, op);
-  return allowed;
-}
-
-}  // namespace
-
-SIMGPU_API_TWINS(cuStreamWaitValue32_v2, _ptsz,
-                 (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags), stream, address,
-                 value, flags) {
-  MemOp op;
-  const CUresult checked = make_wait(d, address, value, flags, 32, &op);
-  return one(d, context, per_thread, stream, checked, op);
-}
-
-SIMGPU_API_TWINS(cuStreamWaitValue64_v2, _ptsz,
-                 (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags), stream, address,
-                 value, flags) {
-  MemOp op;
-  const CUresult checked = make_wait(d, address, value, flags, 64, &op);
-  return one(d, context, per_thread, stream, checked, op);
-}
-
-SIMGPU_API_TWINS(cuStreamWriteValue32_v2, _ptsz,
-                 (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags), stream, address,
-                 value, flags) {
-  MemOp op;
-  const CUresult checked = make_write(d, address, value, flags, 32, &op);
-  return one(d, context, per_thread, stream, checked, op);
-}
-
-SIMGPU_API_TWINS(cuStreamWriteValue64_v2, _ptsz,
-                 (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags), stream, address,
-                 value, flags) {
-  MemOp op;
-  const CUresult checked = make_write(d, address, value, flags, 64, &op);
-  return one(d, context, per_thread, stream, checked, op);
-}
-
-/// Nothing is queued unless every operation of the batch is right.
-SIMGPU_API_TWINS(cuStreamBatchMemOp_v2, _ptsz,
-                 (CUstream handle, unsigned count, CUstreamBatchMemOpParams* params, unsigned flags), handle,
-                 count, params, flags) {
+/// Nothing is queued unless every operation is right.
+CUresult queue_all(Driver& d, Context& context, bool per_thread, CUstream handle, unsigned count,
+                   const CUstreamBatchMemOpParams* params, unsigned flags) {
   const std::shared_ptr<Stream> stream = d.find_stream(&context, handle, per_thread);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (flags != 0 || count > kMostInBatch || (params == nullptr && count != 0))
@@ -127,6 +83,46 @@ SIMGPU_API_TWINS(cuStreamBatchMemOp_v2, _ptsz,
   if (allowed != CUDA_SUCCESS) return allowed;
   for (const MemOp& op : ops) queue(d, stream, op);
   return CUDA_SUCCESS;
+}
+
+/// A wait or a write as an operation of a batch. In a value of 64 bits the lower half is one of 32.
+CUstreamBatchMemOpParams as_params(CUstreamBatchMemOpType operation, CUdeviceptr address, std::uint64_t value,
+                                   unsigned flags) {
+  CUstreamBatchMemOpParams params{};
+  const bool wait =
+      operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 || operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+  if (wait) {
+    params.waitValue.address = address;
+    params.waitValue.value64 = value;
+    params.waitValue.flags = flags;
+  } else {
+    params.writeValue.address = address;
+    params.writeValue.value64 = value;
+    params.writeValue.flags = flags;
+  }
+  params.operation = operation;
+  return params;
+}
+
+}  // namespace
+
+/// The form for one value is a batch of one.
+#define SIMGPU_MEMOP(name, Value, operation)                                                                 \
+  SIMGPU_API_TWINS(name, _ptsz, (CUstream stream, CUdeviceptr address, Value value, unsigned flags), stream, \
+                   address, value, flags) {                                                                  \
+    const CUstreamBatchMemOpParams one = as_params(operation, address, value, flags);                        \
+    return queue_all(d, context, per_thread, stream, 1, &one, 0);                                            \
+  }
+SIMGPU_MEMOP(cuStreamWaitValue32_v2, cuuint32_t, CU_STREAM_MEM_OP_WAIT_VALUE_32)
+SIMGPU_MEMOP(cuStreamWaitValue64_v2, cuuint64_t, CU_STREAM_MEM_OP_WAIT_VALUE_64)
+SIMGPU_MEMOP(cuStreamWriteValue32_v2, cuuint32_t, CU_STREAM_MEM_OP_WRITE_VALUE_32)
+SIMGPU_MEMOP(cuStreamWriteValue64_v2, cuuint64_t, CU_STREAM_MEM_OP_WRITE_VALUE_64)
+#undef SIMGPU_MEMOP
+
+SIMGPU_API_TWINS(cuStreamBatchMemOp_v2, _ptsz,
+                 (CUstream stream, unsigned count, CUstreamBatchMemOpParams* params, unsigned flags), stream,
+                 count, params, flags) {
+  return queue_all(d, context, per_thread, stream, count, params, flags);
 }
 
 }  // namespace simgpu

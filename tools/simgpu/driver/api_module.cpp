@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <vector>
 
 #include "tools/simgpu/driver/api.h"
@@ -72,28 +71,13 @@ SIMGPU_API_CONTEXT(cuModuleGetFunctionCount, (unsigned* count, CUmodule module),
 
 SIMGPU_API_CONTEXT(cuModuleEnumerateFunctions, (CUfunction * out, unsigned room, CUmodule module), out, room,
                    module) {
-  unsigned count = 0;
-  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult counted = count_kernels(d, module, &count); counted != CUDA_SUCCESS) return counted;
-  std::vector<Kernel*> kernels(std::min(room, count));
-  const CUresult result = list_kernels(d, module, room, kernels.data());
-  for (std::size_t i = 0; result == CUDA_SUCCESS && i < kernels.size(); ++i) out[i] = kernels[i]->function();
-  return result;
+  return list_kernels(d, module, room, out, &Kernel::function);
 }
 
 SIMGPU_API_CONTEXT(cuModuleGetGlobal_v2,
                    (CUdeviceptr * out, size_t* bytes, CUmodule module, const char* name), out, bytes, module,
                    name) {
-  Library* library = find_library(d, module);
-  if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (name == nullptr || (out == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
-  std::uint64_t address = 0;
-  std::uint64_t size = 0;
-  const CUresult result = find_variable(d, context, *library, name, &address, &size);
-  if (result != CUDA_SUCCESS) return result;
-  if (out != nullptr) *out = address;
-  if (bytes != nullptr) *bytes = size;
-  return CUDA_SUCCESS;
+  return tell_variable(d, context, module, name, out, bytes);
 }
 
 SIMGPU_API(cuModuleGetLoadingMode, (CUmoduleLoadingMode * mode), mode) {

@@ -31,14 +31,29 @@ CUresult count_kernels(Driver& d, const void* handle, unsigned* count) {
   return CUDA_SUCCESS;
 }
 
-CUresult list_kernels(Driver& d, const void* handle, unsigned room, Kernel** out) {
+CUresult list_kernels(Driver& d, const void* handle, unsigned room,
+                      const std::function<void(Kernel&)>& take) {
   Library* library = nullptr;
-  if (out == nullptr || room == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (room == 0) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult read = read_handle(d, handle, &library); read != CUDA_SUCCESS) return read;
   for (const auto& [name, kernel] : library->kernels) {
     if (room-- == 0) break;
-    *out++ = kernel.get();
+    take(*kernel);
   }
+  return CUDA_SUCCESS;
+}
+
+CUresult tell_variable(Driver& d, Context& context, const void* handle, const char* name, CUdeviceptr* out,
+                       std::size_t* bytes) {
+  Library* library = find_library(d, handle);
+  if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (name == nullptr || (out == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  std::uint64_t address = 0;
+  std::uint64_t size = 0;
+  const CUresult result = find_variable(d, context, *library, name, &address, &size);
+  if (result != CUDA_SUCCESS) return result;
+  if (out != nullptr) *out = address;
+  if (bytes != nullptr) *bytes = size;
   return CUDA_SUCCESS;
 }
 

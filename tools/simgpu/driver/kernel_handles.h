@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "tools/simgpu/driver/driver.h"
 
 namespace simgpu {
@@ -22,7 +24,17 @@ CUresult find_named_kernel(Driver& d, const void* handle, const char* name, Kern
 
 /// How many kernels a library or module has, and the first `room` of them, by name.
 CUresult count_kernels(Driver& d, const void* handle, unsigned* count);
-CUresult list_kernels(Driver& d, const void* handle, unsigned room, Kernel** out);
+CUresult list_kernels(Driver& d, const void* handle, unsigned room, const std::function<void(Kernel&)>& take);
+/// The same into an array, as the kind of handle that `as` makes.
+template <class Handle>
+CUresult list_kernels(Driver& d, const void* handle, unsigned room, Handle* out, Handle (Kernel::*as)()) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return list_kernels(d, handle, room, [&](Kernel& kernel) { *out++ = (kernel.*as)(); });
+}
+
+/// Address and size of a variable of a library or module in a context; one of the two may be null.
+CUresult tell_variable(Driver& d, Context& context, const void* handle, const char* name, CUdeviceptr* out,
+                       std::size_t* bytes);
 
 /// Waits for the device and unloads. `as_module` says which kind of handle it must be.
 CUresult unload(Driver& d, const void* handle, bool as_module);

@@ -237,8 +237,5 @@ int main(int argc, char** argv) {
        {"--image", &settings.image, 4, 256, 2, "pixels of a side"}},
       false};
   const workload::Options options = workload::parse_options(argc, argv, program, {});
-  workload::train(options,
-                  [&](const workload::Options& own) { return std::make_unique<Trainer>(settings, own); });
-  workload::finish_output();
-  return 0;
+  return workload::train_to_the_end<Trainer>(options, settings);
 }

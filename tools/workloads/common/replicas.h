@@ -56,4 +56,12 @@ void train(const Options& options, const MakeTrainer& make);
 /// Ends the program with an error if stdout could not be written.
 void finish_output();
 
+/// The end of main: trains models of one kind, which is made from its settings and a replica's options.
+template <class Model, class Settings>
+int train_to_the_end(const Options& options, const Settings& settings) {
+  train(options, [&](const Options& own) { return std::make_unique<Model>(settings, own); });
+  finish_output();
+  return 0;
+}
+
 }  // namespace workload

@@ -152,12 +152,8 @@ int main(int argc, char** argv) {
   const workload::Options options = workload::parse_options(argc, argv, program, defaults);
   settings.steps = options.steps;
   settings.seed = options.seed;
-  if (options.describe) {
-    describe(settings);
-  } else {
-    workload::train(options,
-                    [&](const workload::Options& own) { return std::make_unique<Trainer>(settings, own); });
-  }
+  if (!options.describe) return workload::train_to_the_end<Trainer>(options, settings);
+  describe(settings);
   workload::finish_output();
   return 0;
 }

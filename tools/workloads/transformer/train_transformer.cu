@@ -279,8 +279,5 @@ int main(int argc, char** argv) {
       false};
   const workload::Options options = workload::parse_options(argc, argv, program, {});
   if (settings.width % settings.heads != 0) workload::fail("--heads", "must divide --width");
-  workload::train(options,
-                  [&](const workload::Options& own) { return std::make_unique<Trainer>(settings, own); });
-  workload::finish_output();
-  return 0;
+  return workload::train_to_the_end<Trainer>(options, settings);
 }
