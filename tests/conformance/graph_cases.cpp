@@ -96,24 +96,28 @@ CASE_ORDER("graph.launch_is_ordered_in_its_stream", GRAPH "cuGraphLaunch") {
   const CUstream stream = make_stream(CU_STREAM_NON_BLOCKING);
   slow_fill(memory, 1, 1, stream);
   OK(CU(cuGraphLaunch)(exec, stream));
-  affine(memory, 1, 5, 2, stream);
+  affine(memory, 1, 5, 3, stream);  // does not commute with 3 * x + 1
   OK(CU(cuGraphLaunch)(exec, stream));
-  EXPECT_EQ(read_word(memory), ((1u * 3 + 1) * 5 + 2) * 3 + 1);
+  EXPECT_EQ(read_word(memory), ((1u * 3 + 1) * 5 + 3) * 3 + 1);
 }
 
 CASE_ORDER("graph.launches_of_one_exec_follow_each_other", GRAPH "cuGraphLaunch") {
   use_device();
-  const CUdeviceptr memory = allocate(4);
+  const CUdeviceptr one = allocate(4);
+  const CUdeviceptr two = allocate(4);
+  // The second root does not depend on what the first is followed by.
   const CUgraph graph = make_graph();
-  CUgraphNode last = add_affine(graph, {}, memory, 1, 3, 1);
-  add_affine(graph, {last}, memory, 1, 5, 2);
+  const CUgraphNode left = add_affine(graph, {}, one, 1, 3, 1);
+  const CUgraphNode right = add_affine(graph, {}, two, 1, 3, 1);
+  add_affine(graph, {left, right}, two, 1, 5, 3);  // does not commute with 3 * x + 1
   const CUgraphExec exec = instantiate(graph);
-  fill(memory, 1, 1);
+  fill(one, 1, 1);
+  fill(two, 1, 1);
   OK(CU(cuCtxSynchronize)());
-  for (int i = 0; i < 3; ++i) OK(CU(cuGraphLaunch)(exec, make_stream(CU_STREAM_NON_BLOCKING)));
+  for (int i = 0; i < 6; ++i) OK(CU(cuGraphLaunch)(exec, make_stream(CU_STREAM_NON_BLOCKING)));
   unsigned want = 1;
-  for (int i = 0; i < 3; ++i) want = (want * 3 + 1) * 5 + 2;
-  EXPECT_EQ(read_word(memory), want);
+  for (int i = 0; i < 6; ++i) want = (want * 3 + 1) * 5 + 3;
+  EXPECT_EQ(read_word(two), want);
 }
 
 CASE("graph.an_exec_outlives_its_graph", GRAPH "cuGraphDestroy") {

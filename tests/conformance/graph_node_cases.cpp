@@ -144,6 +144,7 @@ CASE("graph_node.memset_elements_have_1_2_or_4_bytes", GRAPH "cuGraphAddMemsetNo
   const CUcontext context = prepare();
   CUDA_MEMSET_NODE_PARAMS set{};
   set.dst = allocate(4 * kKiB);
+  set.dst += 2 * (set.dst % 3);  // a multiple of 3: the address is none to refuse
   set.elementSize = 3;
   set.width = 16;
   set.height = 1;
@@ -176,15 +177,16 @@ CASE_ORDER("graph_node.a_child_graph_runs_as_one_node", GRAPH "cuGraphAddChildGr
   prepare();
   const CUdeviceptr memory = allocate(4);
   const CUgraph child = make_graph();
-  add_affine(child, {add_affine(child, {}, memory, 1, 3, 1)}, memory, 1, 5, 2);
+  // No two of the three commute.
+  add_affine(child, {add_affine(child, {}, memory, 1, 3, 1)}, memory, 1, 5, 3);
   const CUgraph graph = make_graph();
   const CUgraphNode one = add_fill(graph, {}, memory, 1, 1);
   CUgraphNode two = nullptr;
   OK(CU(cuGraphAddChildGraphNode)(&two, graph, &one, 1, child));
-  add_affine(graph, {two}, memory, 1, 7, 3);
+  add_affine(graph, {two}, memory, 1, 7, 5);
   OK(CU(cuGraphDestroy)(child));
   run_graph(instantiate(graph));
-  EXPECT_EQ(read_word(memory), ((1u * 3 + 1) * 5 + 2) * 7 + 3);
+  EXPECT_EQ(read_word(memory), ((1u * 3 + 1) * 5 + 3) * 7 + 5);
 }
 
 CASE_ORDER("graph_node.event_nodes_record_and_wait",

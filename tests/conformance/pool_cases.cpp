@@ -35,8 +35,9 @@ CUmemPoolProps pool_props() {
   return props;
 }
 
-CUmemoryPool make_pool() {
-  const CUmemPoolProps props = pool_props();
+CUmemoryPool make_pool(std::size_t most = 0) {
+  CUmemPoolProps props = pool_props();
+  props.maxSize = most;
   CUmemoryPool pool = nullptr;
   OK(CU(cuMemPoolCreate)(&pool, &props));
   return pool;
@@ -137,18 +138,19 @@ CASE_ORDER("pool.reuse_in_one_stream_keeps_the_order", POOL "cuMemFreeAsync") {
 CASE_ORDER("pool.memory_freed_in_another_stream_is_waited_for",
            POOL "cuMemPoolSetAttribute, internal dependencies") {
   prepare();
-  const CUmemoryPool pool = make_pool();
+  constexpr std::size_t kMost = 12 * kMiB;  // so that a second allocation has no other place
+  const CUmemoryPool pool = make_pool(16 * kMiB);
   const CUstream one = make_stream(CU_STREAM_NON_BLOCKING);
   const CUstream two = make_stream(CU_STREAM_NON_BLOCKING);
   const CUdeviceptr out = allocate(4 * kKiB);
   OK(CU(cuMemsetD8)(out, 0, 4 * kKiB));
   OK(CU(cuCtxSynchronize)());
-  const CUdeviceptr memory = from_pool(pool, 4 * kKiB, one);
+  const CUdeviceptr memory = from_pool(pool, kMost, one);
   slow_fill(memory, 1024, 3, one);
   copy_words(memory, out, 1024, one);
   OK(CU(cuMemFreeAsync)(memory, one));
   for (int i = 0; i < 4; ++i) {
-    const CUdeviceptr other = from_pool(pool, 4 * kKiB, two);
+    const CUdeviceptr other = from_pool(pool, kMost, two);
     fill(other, 1024, 5000, two);
     OK(CU(cuMemFreeAsync)(other, two));
   }
@@ -354,10 +356,7 @@ CASE("pool.its_device_may_read_and_write", POOL "cuMemPoolCreate, cuMemPoolGetAc
 
 CASE("pool.a_maximum_size_is_kept", POOL "cuMemPoolCreate, maxSize") {
   prepare();
-  CUmemPoolProps props = pool_props();
-  props.maxSize = 64 * kMiB;
-  CUmemoryPool pool = nullptr;
-  OK(CU(cuMemPoolCreate)(&pool, &props));
+  const CUmemoryPool pool = make_pool(64 * kMiB);
   CUdeviceptr memory = 0;
   const CUstream stream = make_stream();
   OK(CU(cuMemAllocFromPoolAsync)(&memory, 16 * kMiB, pool, stream));

@@ -44,6 +44,7 @@ CASE("sticky.the_runtime_does_not_forget_it", "CUDA Runtime API, Data types: cud
   break_context();
   REFUSES(RT(cudaDeviceSynchronize)(), cudaErrorIllegalAddress);
   REFUSES(RT(cudaGetLastError)(), cudaErrorIllegalAddress);
+  REFUSES(RT(cudaGetLastError)(), cudaErrorIllegalAddress);
   void* memory = nullptr;
   REFUSES(RT(cudaMalloc)(&memory, 64), cudaErrorIllegalAddress);
   REFUSES(RT(cudaDeviceSynchronize)(), cudaErrorIllegalAddress);
