@@ -56,8 +56,8 @@ def run_suite(build, jobs, areas):
 
 
 def areas_of(mutant):
-    """The areas in `tests: sim\\.conformance\\.(vmm|copy)`."""
-    match = re.fullmatch(r"sim\\\.conformance\\\.\(([\w|]+)\)", mutant.tests)
+    """The areas in `tests: sim\\.conformance\\.(vmm|copy)` or `tests: sim\\.conformance\\.vmm`."""
+    match = re.fullmatch(r"sim\\\.conformance\\\.\(?([\w|]+)\)?", mutant.tests)
     if match is None:
         raise mutants.MutantError(f"{mutant.name}: tests: must be sim\\.conformance\\.(AREA|…), not {mutant.tests}")
     return match.group(1)
