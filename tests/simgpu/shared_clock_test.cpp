@@ -78,7 +78,7 @@ void run_process(SharedClock& clock, int rank, const std::vector<Call>& calls, u
   SharedEngines engines(clock, options);
   Timeline timeline(engines);
   Nanos start = 0;
-  if (!engines.join(rank, &start)) return;
+  if (!engines.join(simgpu::this_process(), rank, &start)) return;
   timeline.raise(start);
   std::vector<std::shared_ptr<Lane>> lanes;
   for (std::size_t i = 0; i < kStreams; ++i) {
@@ -306,7 +306,7 @@ TEST_CASE(
     if (child == 0) {
       SharedEngines engines(memory.at->clock, options);
       Nanos start = 0;
-      engines.join(0, &start);
+      engines.join(simgpu::this_process(), 0, &start);
       memory.at->progress.store(1);
       for (;;) ::pause();
     }
@@ -326,8 +326,8 @@ TEST_CASE("shared clock: who was passed over is waited for again after its next 
   SharedEngines slow(memory.at->clock, options);
   SharedEngines quick(memory.at->clock, options);
   Nanos start = -1;
-  REQUIRE(slow.join(-1, &start));
-  REQUIRE(quick.join(-1, &start));
+  REQUIRE(slow.join(simgpu::this_process(), -1, &start));
+  REQUIRE(quick.join(simgpu::this_process(), -1, &start));
   CHECK(start == 0);
   simgpu::timing::Span span;
   const Work work{Engine::kCompute, 0, 0, 10};
@@ -350,18 +350,18 @@ TEST_CASE("shared clock: a process that starts after another has ended goes on f
   Nanos start = -1;
   {
     SharedEngines first(memory.at->clock, {});
-    REQUIRE(first.join(-1, &start));
+    REQUIRE(first.join(simgpu::this_process(), -1, &start));
     CHECK(start == 0);
     first.promise(1000);
     first.leave();
   }
   SharedEngines second(memory.at->clock, {});
-  REQUIRE(second.join(-1, &start));
+  REQUIRE(second.join(simgpu::this_process(), -1, &start));
   CHECK(start == 1000);
   // While it runs, one more starts where it is.
   second.promise(1500);
   SharedEngines third(memory.at->clock, {});
-  REQUIRE(third.join(-1, &start));
+  REQUIRE(third.join(simgpu::this_process(), -1, &start));
   CHECK(start == 1500);
 }
 
@@ -372,7 +372,7 @@ TEST_CASE("shared clock: processes that are expected and do not come are given u
   options.start = 100ms;
   SharedEngines only(memory.at->clock, options);
   Nanos start = -1;
-  REQUIRE(only.join(-1, &start));
+  REQUIRE(only.join(simgpu::this_process(), -1, &start));
   simgpu::timing::Span span;
   const Work work{Engine::kCompute, 0, 0, 10};
   CHECK_FALSE(only.take(work, 0, false, &span));

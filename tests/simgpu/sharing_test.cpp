@@ -2,82 +2,17 @@
 // "Virtual Memory Management" (shareable handles) and "IPC".
 
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
-#include <functional>
 
-#include "tests/simgpu/device_process.h"
-#include "tools/simgpu/machine/machine_file.h"
+#include "tests/simgpu/processes.h"
 
 namespace {
 
 using namespace simgpu_test;
-
-/// One machine, of which a case starts as many processes as it likes.
-class Processes {
- public:
-  Processes() {
-    simgpu::MachineConfig config;
-    config.devices[0].memory_bytes = 64 * kMiB;
-    machine_ = simgpu::MachineFile::create(config);
-    REQUIRE(machine_ != nullptr);
-    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends_) == 0);
-  }
-  ~Processes() {
-    ::close(ends_[0]);
-    ::close(ends_[1]);
-  }
-  Processes(const Processes&) = delete;
-  Processes& operator=(const Processes&) = delete;
-
-  /// Starts a process with a context; `end` is its end of a socket to the other one, for the first that takes
-  /// it.
-  pid_t start(int end, const std::function<void(int socket)>& body) {
-    const std::string path = machine_->path();
-    const pid_t child = ::fork();
-    REQUIRE(child >= 0);
-    if (child == 0) {
-      ::setenv(simgpu::MachineFile::kVariable, path.c_str(), 1);
-      ::close(ends_[1 - end]);
-      CUcontext context = nullptr;
-      OK(cuInit(0));
-      OK(cuDevicePrimaryCtxRetain(&context, 0));
-      OK(cuCtxSetCurrent(context));
-      body(ends_[end]);
-      ::_exit(0);
-    }
-    // Only the child holds it now: its death ends the conversation.
-    ::close(ends_[end]);
-    ends_[end] = -1;
-    return child;
-  }
-  [[nodiscard]] const simgpu::Machine& machine() const { return **machine_; }
-
- private:
-  std::unique_ptr<simgpu::MachineFile> machine_;
-  int ends_[2]{};
-};
-
-int ended(pid_t child) {
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-}
-
-void say(int socket) {
-  const char byte = 'x';
-  EXPECT(::write(socket, &byte, 1) == 1);
-}
-/// False once the other process has ended.
-bool heard(int socket) {
-  char byte = 0;
-  return ::read(socket, &byte, 1) == 1;
-}
 
 void send_descriptor(int socket, int descriptor) {
   char byte = 'd';

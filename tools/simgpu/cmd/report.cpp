@@ -18,7 +18,9 @@ static_assert(std::size(kEntryNames) <= ReportPage::kMaxEntries);
 std::unique_ptr<ReportPage> all_processes(const Machine& machine) {
   auto sum = std::make_unique<ReportPage>();
   add_report(sum.get(), machine.departed);
-  for (const ProcessSlot& slot : machine.processes) add_report(sum.get(), slot.report);
+  for (const ProcessSlot& slot : machine.processes) {
+    if (slot.departed.load() == 0) add_report(sum.get(), slot.report);
+  }
   return sum;
 }
 

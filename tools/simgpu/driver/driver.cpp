@@ -41,12 +41,12 @@ std::unique_ptr<MachineFile> open_machine() {
 
 }  // namespace
 
-Driver::Driver(std::unique_ptr<MachineFile> file, ProcessSlot* claimed)
+Driver::Driver(std::unique_ptr<MachineFile> file, ProcessNumber self, ProcessSlot* claimed)
     : machine(std::move(file)),
       config((*machine)->config),
       slot(*claimed),
       heap(space, program),
-      ledger(**machine),
+      ledger(**machine, self),
       trace(static_cast<const char*>(config.trace)),
       scheduler(*this, config, ledger),
       faults(config.faults),
@@ -83,14 +83,20 @@ CUresult start_driver() {
   if (g_driver.load() != nullptr) return CUDA_SUCCESS;
   std::unique_ptr<MachineFile> machine = open_machine();
   if (machine == nullptr) return CUDA_ERROR_NO_DEVICE;
-  ProcessSlot* slot = claim_slot(**machine);
+  const ProcessNumber self = this_process();
+  if (self == 0) {
+    report_error(
+        "cannot read /proc/self/stat (is a file descriptor free?); other processes would not know this one");
+    return CUDA_ERROR_NO_DEVICE;
+  }
+  ProcessSlot* slot = claim_slot(**machine, self);
   if (slot == nullptr) {
     report_error("too many processes use this machine at once (" + std::to_string(Machine::kMaxProcesses) +
                  ")");
     return CUDA_ERROR_NO_DEVICE;
   }
   use_page(&slot->report);
-  auto* made = new Driver(std::move(machine), slot);
+  auto* made = new Driver(std::move(machine), self, slot);
   for (const auto& gpu : made->gpus) {
     if (gpu->physical.ok()) continue;
     report_error("the memory of the device cannot be opened: the simgpu command has ended");

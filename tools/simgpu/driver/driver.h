@@ -47,7 +47,7 @@ struct IpcOpened {
 /// The driver's state in this process: the lock that every call takes, the devices, and everything that has a
 /// handle. Leaked: nothing is torn down at exit. Everything below the mutex is protected by it.
 struct Driver {
-  Driver(std::unique_ptr<MachineFile> file, ProcessSlot* claimed);
+  Driver(std::unique_ptr<MachineFile> file, ProcessNumber self, ProcessSlot* claimed);
 
   std::mutex mutex;
   const std::unique_ptr<MachineFile> machine;

@@ -47,12 +47,12 @@ int rank_of_process() {
 
 }  // namespace
 
-Ledger::Ledger(Machine& machine)
+Ledger::Ledger(Machine& machine, ProcessNumber self)
     : wall_(machine.config.clock == ClockMode::kWall),
       measured_(machine.config.host_time == HostTime::kMeasured),
       shared_(machine.time, options_of(machine.config)),
       local_(links_of(machine.config)),
-      joined_(!wall_ && shared_.join(rank_of_process(), &joined_at_)),
+      joined_(!wall_ && shared_.join(self, rank_of_process(), &joined_at_)),
       timeline_(joined_ ? static_cast<timing::Engines&>(shared_) : local_),
       history_(order_) {
   timeline_.raise(joined_at_);

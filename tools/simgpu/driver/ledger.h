@@ -23,7 +23,8 @@ namespace simgpu {
 /// All functions are called with the device lock held.
 class Ledger {
  public:
-  explicit Ledger(Machine& machine);
+  /// `self` is the calling process.
+  Ledger(Machine& machine, ProcessNumber self);
   Ledger(const Ledger&) = delete;
   Ledger& operator=(const Ledger&) = delete;
   ~Ledger();

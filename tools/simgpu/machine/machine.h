@@ -102,11 +102,12 @@ class SharedMutex {
   std::atomic<std::uint32_t> deaths_;
 };
 
-/// One process that has called cuInit. It counts as alive while a process with this pid and start time is.
+/// One process that has called cuInit.
 struct ProcessSlot {
-  std::atomic<std::int32_t> pid;  ///< 0: never used
-  std::atomic<std::uint64_t> start_time;
-  std::atomic<std::uint32_t> swept;  ///< devices, one bit each, whose memory was taken back after it ended
+  std::atomic<std::int32_t> pid;          ///< 0: never used
+  std::atomic<std::uint64_t> start_time;  ///< clock ticks since boot: tells it from others with its pid
+  std::atomic<std::uint32_t> swept;     ///< devices, one bit each, whose memory was taken back after it ended
+  std::atomic<std::uint32_t> departed;  ///< 1: Machine::departed has its numbers
   ReportPage report;
 };
 
@@ -114,7 +115,7 @@ struct ProcessSlot {
 /// process itself where there is none) and named to its processes by SIMGPU_MACHINE. It outlives every
 /// process, so reports can be written however those end.
 struct Machine {
-  static constexpr std::uint32_t kVersion = 4;
+  static constexpr std::uint32_t kVersion = 5;
   static constexpr std::size_t kMaxProcesses = 64;
 
   std::atomic<std::uint32_t> version;

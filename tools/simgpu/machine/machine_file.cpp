@@ -5,38 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <mutex>
 #include <new>
 
 namespace simgpu {
 namespace {
-
-/// When the process started, in clock ticks since boot; 0 if there is none or it has ended.
-std::uint64_t start_time_of(std::int32_t pid) {
-  char path[32];
-  std::snprintf(path, sizeof path, "/proc/%d/stat", pid);
-  std::FILE* file = std::fopen(path, "re");
-  if (file == nullptr) return 0;
-  char text[1024];
-  const std::size_t n = std::fread(text, 1, sizeof text - 1, file);
-  std::fclose(file);
-  text[n] = '\0';
-  // The name is in brackets and may hold anything; the state follows, and the start time is 19 fields later.
-  const char* after_name = std::strrchr(text, ')');
-  if (after_name == nullptr) return 0;
-  char state = '\0';
-  unsigned long long start = 0;
-  unsigned long long address_space = 0;
-  const int fields = std::sscanf(after_name + 1,
-                                 " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
-                                 "%*d %llu %llu",
-                                 &state, &start, &address_space);
-  // A process that is about to end gives up its memory first, then its files, and becomes a zombie last.
-  return fields == 3 && state != 'Z' && state != 'X' && address_space != 0 ? start : 0;
-}
 
 int sparse_file(const char* name, std::uint64_t bytes) {
   const int fd = ::memfd_create(name, MFD_CLOEXEC);
@@ -48,6 +21,41 @@ int sparse_file(const char* name, std::uint64_t bytes) {
 Machine* map(int fd) {
   void* mapped = ::mmap(nullptr, sizeof(Machine), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   return mapped == MAP_FAILED ? nullptr : static_cast<Machine*>(mapped);
+}
+
+ProcessNumber process_of(const ProcessSlot& slot) {
+  const std::int32_t pid = slot.pid.load(std::memory_order_acquire);
+  return pid == 0 ? 0 : process_number(pid, slot.start_time.load(std::memory_order_relaxed));
+}
+
+/// The slot that this process had before exec(), or an unused one, or one whose process has ended.
+ProcessSlot* find_slot(Machine& machine, ProcessNumber self) {
+  ProcessSlot* unused = nullptr;
+  for (ProcessSlot& slot : machine.processes) {
+    const ProcessNumber process = process_of(slot);
+    if (process == self) return &slot;
+    if (process == 0 && unused == nullptr) unused = &slot;
+  }
+  if (unused != nullptr) return unused;
+  for (ProcessSlot& slot : machine.processes) {
+    if (!alive(slot)) return &slot;
+  }
+  return nullptr;
+}
+
+/// Ends what the program that had the slot before has left in it.
+void take_over(Machine& machine, ProcessSlot& slot) {
+  // Marked first: a process that is killed here does not count it twice.
+  if (slot.departed.exchange(1) == 0) add_report(&machine.departed, slot.report);
+  new (&slot.report) ReportPage{};
+  slot.departed.store(0);
+  const auto number = static_cast<std::uint32_t>(&slot - machine.processes.data());
+  for (SharedEvent& event : machine.shared_events.events) {
+    const std::uint64_t generation = event.generation.load();
+    if ((generation & 1) == 0) continue;
+    if (event.recorder.load() == number) event.complete(event.recorded.load());
+    if (event.maker.load() == number) event.generation.store(generation + 1, std::memory_order_release);
+  }
 }
 
 }  // namespace
@@ -127,33 +135,21 @@ std::string MachineFile::path() const {
 }
 
 bool alive(const ProcessSlot& slot) {
-  const std::int32_t pid = slot.pid.load(std::memory_order_acquire);
-  return pid != 0 && start_time_of(pid) == slot.start_time.load(std::memory_order_relaxed);
+  return !has_ended(process_of(slot));
 }
 
-ProcessSlot* claim_slot(Machine& machine) {
+ProcessSlot* claim_slot(Machine& machine, ProcessNumber self) {
   const std::scoped_lock lock(machine.mutex);
-  ProcessSlot* free = nullptr;
-  for (ProcessSlot& slot : machine.processes) {
-    if (slot.pid.load(std::memory_order_relaxed) == 0) {
-      free = &slot;
-      break;
-    }
-  }
-  for (std::size_t i = 0; free == nullptr && i < machine.processes.size(); ++i) {
-    ProcessSlot& slot = machine.processes[i];
-    if (alive(slot)) continue;
-    add_report(&machine.departed, slot.report);
-    new (&slot.report) ReportPage{};
-    free = &slot;
-  }
-  if (free == nullptr) return nullptr;
-  const std::int32_t self = ::getpid();
-  free->start_time.store(start_time_of(self), std::memory_order_relaxed);
-  free->swept.store(0, std::memory_order_relaxed);
-  free->pid.store(self, std::memory_order_release);
+  ProcessSlot* slot = find_slot(machine, self);
+  if (slot == nullptr) return nullptr;
+  const ProcessNumber before = process_of(*slot);
+  if (before != 0) take_over(machine, *slot);
+  if (before == self) timing::forget_process(machine.time, self);
+  slot->start_time.store(start_time_of(self), std::memory_order_relaxed);
+  slot->swept.store(0, std::memory_order_relaxed);
+  slot->pid.store(pid_of(self), std::memory_order_release);
   machine.process_count.fetch_add(1, std::memory_order_relaxed);
-  return free;
+  return slot;
 }
 
 }  // namespace simgpu

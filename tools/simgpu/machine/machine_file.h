@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tools/simgpu/machine/machine.h"
+#include "tools/simgpu/process/process.h"
 
 namespace simgpu {
 
@@ -42,11 +43,14 @@ class MachineFile {
   std::vector<int> memory_fds_;  ///< of the maker
 };
 
-/// Takes a slot for the calling process: an unused one, or one of a process that has ended, whose numbers go
-/// to Machine::departed. Null if kMaxProcesses are alive. Thread-safe, also between processes.
-ProcessSlot* claim_slot(Machine& machine);
+/// Takes a slot for the calling process, `self`, which calls it once in the life of its program: its own one
+/// from before exec(), an unused one, or one of a process that has ended. The numbers of the one before go to
+/// Machine::departed, its shared events end, and from before exec() its place in the shared clock. Null if
+/// kMaxProcesses are alive. Thread-safe, also between processes.
+ProcessSlot* claim_slot(Machine& machine, ProcessNumber self);
 
-/// True while the process that claimed the slot exists (one that has ended and was not waited for does not).
+/// False if the process that claimed the slot has certainly ended (waited for or not), and for a slot that
+/// was never used.
 bool alive(const ProcessSlot& slot);
 
 }  // namespace simgpu

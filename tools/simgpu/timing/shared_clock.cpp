@@ -1,13 +1,11 @@
 #include "tools/simgpu/timing/shared_clock.h"
 
 #include <linux/futex.h>
-#include <poll.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <climits>
 #include <ctime>
 
@@ -29,86 +27,97 @@ void wake_all(std::atomic<std::uint32_t>& word) {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-/// False once the process has ended, also while nobody has waited for it.
-bool alive(int pid) {
-  const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
-  if (fd < 0) return errno != ESRCH;
-  pollfd ended{fd, POLLIN, 0};
-  const bool gone = ::poll(&ended, 1, 0) == 1;
-  ::close(fd);
-  return !gone;
+/// Holds the clock's lock.
+class Locked {
+ public:
+  Locked(SharedClock& clock, ProcessNumber self) : clock_(clock) {
+    for (unsigned tries = 1;; ++tries) {
+      ProcessNumber holder = 0;
+      if (clock_.lock.compare_exchange_weak(holder, self, std::memory_order_acquire)) return;
+      ::sched_yield();
+      // Held for some ten instructions, unless the holder was killed in between. What it protects are single
+      // numbers that only grow, so they are good in any case.
+      constexpr unsigned kRareLook = 4096;
+      if (holder != 0 && holder != self && tries % kRareLook == 0 && has_ended(holder) &&
+          clock_.lock.compare_exchange_strong(holder, self, std::memory_order_acquire)) {
+        return;
+      }
+    }
+  }
+  ~Locked() { clock_.lock.store(0, std::memory_order_release); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  SharedClock& clock_;
+};
+
+void drop(SharedClock& clock, Slot& slot) {
+  clock.latest.store(std::max(clock.latest.load(), slot.bound.load()));
+  slot.state.store(SharedClock::kFree);
+}
+
+void tell_others(SharedClock& clock) {
+  clock.epoch.fetch_add(1);
+  wake_all(clock.epoch);
 }
 
 }  // namespace
 
-void SharedEngines::acquire() {
-  const std::int32_t me = pid_;
-  for (unsigned tries = 1;; ++tries) {
-    std::int32_t holder = 0;
-    if (clock_.lock.compare_exchange_weak(holder, me, std::memory_order_acquire)) return;
-    ::sched_yield();
-    // Held for some ten instructions, unless the holder was killed in between. What it protects are single
-    // numbers that only grow, so they are good in any case.
-    constexpr unsigned kRareLook = 4096;
-    if (holder != 0 && holder != me && tries % kRareLook == 0 && !alive(holder) &&
-        clock_.lock.compare_exchange_strong(holder, me, std::memory_order_acquire)) {
-      return;
+void forget_process(SharedClock& clock, ProcessNumber process) {
+  // exec() ended the thread that held it.
+  ProcessNumber holder = process;
+  clock.lock.compare_exchange_strong(holder, 0);
+  {
+    const Locked lock(clock, process);
+    for (std::size_t i = 0; i < clock.used.load(); ++i) {
+      Slot& slot = clock.slots[i];
+      if (slot.state.load() != SharedClock::kFree && slot.process.load() == process) drop(clock, slot);
     }
   }
+  tell_others(clock);
 }
 
-void SharedEngines::release() {
-  clock_.lock.store(0, std::memory_order_release);
-}
-
-bool SharedEngines::join(int rank, Nanos* start) {
-  pid_ = ::getpid();
-  acquire();
-  const std::uint32_t used = clock_.used.load();
-  std::size_t free = used;
-  Nanos slowest = -1;
-  for (std::size_t i = 0; i < used; ++i) {
-    Slot& slot = clock_.slots[i];
-    if (slot.state.load() != SharedClock::kFree && !alive(slot.pid.load())) drop(slot);
-    if (slot.state.load() == SharedClock::kFree) free = std::min(free, i);
-    if (slot.state.load() != SharedClock::kJoined) continue;
-    slowest = slowest < 0 ? slot.bound.load() : std::min(slowest, slot.bound.load());
+bool SharedEngines::join(ProcessNumber self, int rank, Nanos* start) {
+  self_ = self;
+  {
+    const Locked lock(clock_, self_);
+    const std::uint32_t used = clock_.used.load();
+    std::size_t free = used;
+    Nanos slowest = -1;
+    for (std::size_t i = 0; i < used; ++i) {
+      Slot& slot = clock_.slots[i];
+      if (slot.state.load() != SharedClock::kFree && has_ended(slot.process.load())) drop(clock_, slot);
+      if (slot.state.load() == SharedClock::kFree) free = std::min(free, i);
+      if (slot.state.load() != SharedClock::kJoined) continue;
+      slowest = slowest < 0 ? slot.bound.load() : std::min(slowest, slot.bound.load());
+    }
+    if (free == SharedClock::kSlots) return false;
+    const bool together = clock_.joined.load() < clock_.expected.load();
+    *start = together ? 0 : std::max(slowest, slowest < 0 ? clock_.latest.load() : 0);
+    slot_ = free;
+    Slot& slot = mine();
+    slot.process.store(self_);
+    slot.rank.store(rank >= 0 ? static_cast<std::uint64_t>(rank) : clock_.joined.load());
+    slot.bound.store(*start);
+    slot.calls.store(0);
+    slot.inside.store(0);
+    slot.waits.store(0);
+    slot.state.store(SharedClock::kJoined);
+    clock_.joined.fetch_add(1);
+    if (free == used) clock_.used.store(used + 1);
   }
-  if (free == SharedClock::kSlots) {
-    release();
-    return false;
-  }
-  const bool together = clock_.joined.load() < clock_.expected.load();
-  *start = together ? 0 : std::max(slowest, slowest < 0 ? clock_.latest.load() : 0);
-  slot_ = free;
-  Slot& slot = mine();
-  slot.pid.store(pid_);
-  slot.rank.store(rank >= 0 ? static_cast<std::uint64_t>(rank) : clock_.joined.load());
-  slot.bound.store(*start);
-  slot.calls.store(0);
-  slot.inside.store(0);
-  slot.waits.store(0);
-  slot.state.store(SharedClock::kJoined);
-  clock_.joined.fetch_add(1);
-  if (free == used) clock_.used.store(used + 1);
-  release();
-  clock_.epoch.fetch_add(1);
-  wake_all(clock_.epoch);
+  tell_others(clock_);
   return true;
 }
 
-void SharedEngines::drop(Slot& slot) {
-  clock_.latest.store(std::max(clock_.latest.load(), slot.bound.load()));
-  slot.state.store(SharedClock::kFree);
-}
-
 void SharedEngines::leave() {
-  acquire();
-  drop(mine());
-  release();
+  {
+    const Locked lock(clock_, self_);
+    drop(clock_, mine());
+  }
   slot_ = kNobody;
-  clock_.epoch.fetch_add(1);
-  wake_all(clock_.epoch);
+  tell_others(clock_);
 }
 
 void SharedEngines::enter_call() noexcept {
@@ -116,9 +125,8 @@ void SharedEngines::enter_call() noexcept {
   slot.inside.fetch_add(1, std::memory_order_relaxed);
   slot.calls.fetch_add(1, std::memory_order_release);
   if (slot.state.load(std::memory_order_relaxed) == SharedClock::kPassedOver) {
-    acquire();
+    const Locked lock(clock_, self_);
     slot.state.store(SharedClock::kJoined);
-    release();
   }
 }
 
@@ -144,14 +152,14 @@ bool SharedEngines::take(const Work& work, Nanos ready, bool may_wait, Span* out
   promise(ready);
   for (;;) {
     std::size_t blocker = kNobody;
-    acquire();
-    if (!find_blocker(ready, &blocker)) {
-      *out = occupy(clock_.devices[work.device], work, ready, options_.links[work.device]);
-      release();
-      watched_ = kNobody;
-      return true;
+    {
+      const Locked lock(clock_, self_);
+      if (!find_blocker(ready, &blocker)) {
+        *out = occupy(clock_.devices[work.device], work, ready, options_.links[work.device]);
+        watched_ = kNobody;
+        return true;
+      }
     }
-    release();
     if (!may_wait) return false;
     wait_for(blocker, ready);
   }
@@ -189,30 +197,26 @@ void SharedEngines::judge(std::size_t who) {
     return;
   }
   Slot& slot = clock_.slots[who];
-  const bool dead = !alive(slot.pid.load());
+  const bool dead = has_ended(slot.process.load());
   // Who waits is not to blame, and finds out who is.
   const bool waits = slot.waits.load() != 0;
   const bool inside = slot.inside.load(std::memory_order_acquire) != 0;
   if (!dead && (waits || waited < options_.patience * (inside ? kInsideFactor : 1))) return;
-  acquire();
-  if (slot.state.load() == SharedClock::kJoined) {
-    if (dead) {
-      drop(slot);
-    } else {
-      slot.state.store(SharedClock::kPassedOver);
-      clock_.escapes.fetch_add(1);
-    }
+  const Locked lock(clock_, self_);
+  if (slot.state.load() != SharedClock::kJoined) return;
+  if (dead) {
+    drop(clock_, slot);
+  } else {
+    slot.state.store(SharedClock::kPassedOver);
+    clock_.escapes.fetch_add(1);
   }
-  release();
 }
 
 void SharedEngines::promise(Nanos bound) {
   Slot& slot = mine();
   if (bound <= slot.bound.load(std::memory_order_relaxed)) return;
   slot.bound.store(bound);
-  if (clock_.waiting.load() == 0) return;
-  clock_.epoch.fetch_add(1);
-  wake_all(clock_.epoch);
+  if (clock_.waiting.load() != 0) tell_others(clock_);
 }
 
 }  // namespace simgpu::timing

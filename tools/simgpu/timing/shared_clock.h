@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tools/simgpu/process/process.h"
 #include "tools/simgpu/timing/engines.h"
 
 namespace simgpu::timing {
@@ -19,7 +20,7 @@ struct SharedClock {
 
   struct Slot {
     std::atomic<std::uint32_t> state;
-    std::atomic<std::int32_t> pid;
+    std::atomic<ProcessNumber> process;
     std::atomic<std::uint64_t> rank;    ///< who goes first at the same time: the lower one
     std::atomic<Nanos> bound;           ///< it will ask for no engine before this time
     std::atomic<std::uint64_t> calls;   ///< CUDA calls that it began
@@ -27,7 +28,7 @@ struct SharedClock {
     std::atomic<std::uint32_t> waits;   ///< it waits for others itself
   };
 
-  std::atomic<std::int32_t> lock;      ///< process that holds it; 0: nobody
+  std::atomic<ProcessNumber> lock;     ///< who holds it; 0: nobody
   std::atomic<std::uint32_t> epoch;    ///< futex: a bound rose while somebody waited
   std::atomic<std::uint32_t> waiting;  ///< processes that wait for a bound to rise
   std::atomic<std::uint32_t> used;     ///< slots that were ever used
@@ -39,6 +40,10 @@ struct SharedClock {
   std::array<Slot, kSlots> slots;
   std::array<EngineClocks, kDevices> devices;
 };
+
+/// Ends what this process, which is the calling one, had in the clock before exec(). Nobody else in it uses
+/// the clock meanwhile.
+void forget_process(SharedClock& clock, ProcessNumber process);
 
 /// Gives the engines of shared devices in the order of virtual time, whatever the order in which processes
 /// really run: a request for time r is granted once no other process can ask for an earlier one. For that
@@ -61,9 +66,9 @@ class SharedEngines final : public Engines {
 
   SharedEngines(SharedClock& clock, const Options& options) : clock_(clock), options_(options) {}
 
-  /// Joins and says at what time this process starts. `rank` settles who goes first at the same time; -1: who
-  /// joined first. False if there are too many processes; nothing else may be called then.
-  bool join(int rank, Nanos* start);
+  /// The calling process, `self`, joins; says at what time it starts. `rank` settles who goes first at the
+  /// same time; -1: who joined first. False if there are too many processes; nothing else may be called then.
+  bool join(ProcessNumber self, int rank, Nanos* start);
   /// This process asks for nothing any more.
   void leave();
 
@@ -82,14 +87,11 @@ class SharedEngines final : public Engines {
   bool find_blocker(Nanos ready, std::size_t* who) const;
   void wait_for(std::size_t who, Nanos ready);
   void judge(std::size_t who);
-  void drop(SharedClock::Slot& slot);
-  void acquire();
-  void release();
 
   SharedClock& clock_;
   Options options_;
   std::size_t slot_ = kNobody;
-  std::int32_t pid_ = 0;
+  ProcessNumber self_ = 0;
   // How long this process has waited for whom.
   std::size_t watched_ = kNobody;
   std::uint64_t watched_calls_ = 0;
