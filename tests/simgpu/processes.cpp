@@ -9,11 +9,14 @@
 
 namespace simgpu_test {
 
-Processes::Processes(std::uint64_t seed) {
+simgpu::MachineConfig small_machine(std::uint64_t seed) {
   simgpu::MachineConfig config;
   config.devices[0].memory_bytes = 64 * kMiB;
   config.seed = seed;
-  machine_ = simgpu::MachineFile::create(config);
+  return config;
+}
+
+Processes::Processes(const simgpu::MachineConfig& config) : machine_(simgpu::MachineFile::create(config)) {
   REQUIRE(machine_ != nullptr);
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends_) == 0);
 }

@@ -10,10 +10,13 @@
 
 namespace simgpu_test {
 
+/// One device of 64 MiB.
+simgpu::MachineConfig small_machine(std::uint64_t seed = 1);
+
 /// One machine, of which a case starts as many processes as it likes.
 class Processes {
  public:
-  explicit Processes(std::uint64_t seed = 1);
+  explicit Processes(const simgpu::MachineConfig& config = small_machine());
   ~Processes();
   Processes(const Processes&) = delete;
   Processes& operator=(const Processes&) = delete;

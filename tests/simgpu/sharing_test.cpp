@@ -4,9 +4,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <csignal>
 #include <cstring>
+#include <thread>
 
 #include "tests/simgpu/processes.h"
 
@@ -272,4 +275,90 @@ TEST_CASE("sharing: processes that come and go by the hundred leave nothing behi
   }
   REQUIRE(processes.machine().process_count.load() == 150);
   REQUIRE(processes.machine().memory[0].use.peak.load() <= 64 * kMiB);
+}
+
+TEST_CASE("sharing: memory that is opened again while its last close waits stays open") {
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    INFO("seed " << seed);
+    Processes processes(small_machine(seed));
+    const pid_t owner = processes.start(0, [](int socket) {
+      CUdeviceptr address = 0;
+      OK(cuMemAlloc(&address, 4 * kMiB));
+      OK(cuMemsetD8(address, 7, 4 * kMiB));
+      OK(cuCtxSynchronize());
+      CUipcMemHandle handle{};
+      OK(cuIpcGetMemHandle(&handle, address));
+      EXPECT(::write(socket, &handle, sizeof handle) == sizeof handle);
+      heard(socket);
+    });
+    const pid_t user = processes.start(1, [](int socket) {
+      enum Phase { kOpen, kClosing, kOpenAgain };
+      static std::atomic<Phase> phase{kOpen};
+      ::alarm(20);
+      CUipcMemHandle handle{};
+      EXPECT(::read(socket, &handle, sizeof handle) == sizeof handle);
+      CUcontext context = nullptr;
+      CUdeviceptr address = 0;
+      CUdeviceptr again = 0;
+      OK(cuCtxGetCurrent(&context));
+      OK(cuIpcOpenMemHandle(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+      std::thread other([&] {
+        while (phase != kClosing) std::this_thread::yield();
+        OK(cuCtxSetCurrent(context));
+        OK(cuIpcOpenMemHandle(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+        phase = kOpenAgain;
+      });
+      CUstream stream = nullptr;
+      OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+      const auto wait = [](void*) {
+        phase = kClosing;
+        while (phase != kOpenAgain) std::this_thread::yield();
+      };
+      OK(cuLaunchHostFunc(stream, wait, nullptr));
+      OK(cuIpcCloseMemHandle(address));
+      other.join();
+      EXPECT(first_word(again) == 0x07070707);
+      OK(cuIpcCloseMemHandle(again));
+      EXPECT_RESULT(cuIpcCloseMemHandle(again), CUDA_ERROR_INVALID_VALUE);
+    });
+    REQUIRE(ended(user) == 0);
+    REQUIRE(ended(owner) == 0);
+  }
+}
+
+TEST_CASE("sharing: who waits for the event of a process does not hold that process up") {
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    INFO("seed " << seed);
+    Processes processes(small_machine(seed));
+    const auto begin = std::chrono::steady_clock::now();
+    const pid_t recorder = processes.start(0, [](int socket) {
+      CUevent event = nullptr;
+      CUipcEventHandle handle{};
+      CUdeviceptr address = 0;
+      CUstream streams[2] = {};
+      OK(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+      OK(cuIpcGetEventHandle(&handle, event));
+      OK(cuMemAlloc(&address, kMiB));
+      for (CUstream& stream : streams) OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+      OK(cuEventRecord(event, streams[0]));
+      EXPECT(::write(socket, &handle, sizeof handle) == sizeof handle);
+      EXPECT(heard(socket));
+      for (int i = 0; i < 20; ++i) {
+        OK(cuMemsetD8Async(address, 1, kMiB, streams[1]));
+        OK(cuStreamSynchronize(streams[1]));
+      }
+    });
+    const pid_t waiter = processes.start(1, [](int socket) {
+      CUipcEventHandle handle{};
+      CUevent event = nullptr;
+      EXPECT(::read(socket, &handle, sizeof handle) == sizeof handle);
+      OK(cuIpcOpenEventHandle(&event, handle));
+      say(socket);
+      OK(cuEventSynchronize(event));
+    });
+    REQUIRE(ended(waiter) == 0);
+    REQUIRE(ended(recorder) == 0);
+    REQUIRE(processes.machine().time.escapes.load() == 0);
+    REQUIRE(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
+  }
 }

@@ -108,11 +108,16 @@ SIMGPU_API_CONTEXT(cuIpcOpenMemHandle_v2, (CUdeviceptr * out, CUipcMemHandle han
 }
 
 SIMGPU_API_CONTEXT(cuIpcCloseMemHandle, (CUdeviceptr address), address) {
-  const auto it = d.ipc_opened.find(address);
+  auto it = d.ipc_opened.find(address);
   if (it == d.ipc_opened.end()) return CUDA_ERROR_INVALID_VALUE;
-  if (--it->second.count != 0) return CUDA_SUCCESS;
-  d.scheduler.drain(nullptr);
-  d.ipc_opened.erase(address);
+  if (it->second.count == 1) {
+    d.scheduler.drain(nullptr);
+    // Draining can run host functions, without the device lock: it may be open again, or closed.
+    it = d.ipc_opened.find(address);
+    if (it == d.ipc_opened.end()) return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (--it->second.count != 0) return context.sticky;
+  d.ipc_opened.erase(it);
   d.heap.free(address);
   return context.sticky;
 }

@@ -69,6 +69,7 @@ void wait_for_others(Driver& driver) {
     looked_at = now;
     complete_for_the_dead(machine);
   }
+  driver.ledger.stand_aside();
   driver.mutex.unlock();
   nap(kNap);
   driver.mutex.lock();

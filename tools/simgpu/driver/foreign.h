@@ -20,7 +20,8 @@ struct Event;
 void serve_other_processes(Driver& driver);
 
 /// Called with the driver's lock held by a call that can only go on when another process or thread does
-/// something: lets go of the lock for a moment, and takes it again.
+/// something: lets go of the lock for a moment, and takes it again. Until the call ends no other process
+/// waits for this one's virtual time.
 void wait_for_others(Driver& driver);
 
 /// What work, or the host, must wait for that waits for this event now, where its latest record is another

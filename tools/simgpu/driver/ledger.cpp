@@ -58,8 +58,12 @@ Ledger::Ledger(Machine& machine, ProcessNumber self)
   timeline_.raise(joined_at_);
 }
 
-Ledger::~Ledger() {
+void Ledger::leave() {
   if (joined_) shared_.leave();
+}
+
+void Ledger::stand_aside() {
+  if (joined_) shared_.stand_aside();
 }
 
 void Ledger::begin_call(std::int64_t cost_ns) {

@@ -27,12 +27,16 @@ class Ledger {
   Ledger(Machine& machine, ProcessNumber self);
   Ledger(const Ledger&) = delete;
   Ledger& operator=(const Ledger&) = delete;
-  ~Ledger();
+
+  /// This process uses no device after all. Nothing else is called any more.
+  void leave();
 
   /// A call begins, which costs the host this long. In measured mode what the thread did since its last call
   /// is charged too.
   void begin_call(std::int64_t cost_ns);
   void end_call();
+  /// The call waits for another process: nobody waits for this one until it ends.
+  void stand_aside();
   /// The host is at work for this long, inside a call.
   void charge(std::int64_t nanos) { timeline_.charge(nanos); }
 

@@ -124,10 +124,27 @@ void SharedEngines::enter_call() noexcept {
   Slot& slot = mine();
   slot.inside.fetch_add(1, std::memory_order_relaxed);
   slot.calls.fetch_add(1, std::memory_order_release);
-  if (slot.state.load(std::memory_order_relaxed) == SharedClock::kPassedOver) {
+  come_back();
+}
+
+void SharedEngines::leave_call() noexcept {
+  come_back();
+  mine().inside.fetch_sub(1, std::memory_order_release);
+}
+
+void SharedEngines::come_back() noexcept {
+  if (mine().state.load(std::memory_order_relaxed) != SharedClock::kPassedOver) return;
+  const Locked lock(clock_, self_);
+  mine().state.store(SharedClock::kJoined);
+}
+
+void SharedEngines::stand_aside() {
+  if (mine().state.load(std::memory_order_relaxed) == SharedClock::kPassedOver) return;
+  {
     const Locked lock(clock_, self_);
-    slot.state.store(SharedClock::kJoined);
+    mine().state.store(SharedClock::kPassedOver);
   }
+  if (clock_.waiting.load() != 0) tell_others(clock_);
 }
 
 bool SharedEngines::blocks(const Slot& other, Nanos ready) const {

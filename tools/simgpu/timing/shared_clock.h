@@ -74,7 +74,10 @@ class SharedEngines final : public Engines {
 
   /// A CUDA call begins and ends.
   void enter_call() noexcept;
-  void leave_call() noexcept { mine().inside.fetch_sub(1, std::memory_order_release); }
+  void leave_call() noexcept;
+  /// The call waits for what another process does, outside of virtual time: until it ends, or the next one
+  /// begins, this process holds nobody up. Counts as no escape.
+  void stand_aside();
 
   bool take(const Work& work, Nanos ready, bool may_wait, Span* out) override;
   void promise(Nanos bound) override;
@@ -87,6 +90,7 @@ class SharedEngines final : public Engines {
   bool find_blocker(Nanos ready, std::size_t* who) const;
   void wait_for(std::size_t who, Nanos ready);
   void judge(std::size_t who);
+  void come_back() noexcept;
 
   SharedClock& clock_;
   Options options_;
