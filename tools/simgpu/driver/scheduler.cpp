@@ -72,10 +72,21 @@ void Scheduler::unlist_if_empty(Stream& stream) {
   stream.listed = false;
   const auto it = std::find_if(busy_.begin(), busy_.end(), [&](const auto& s) { return s.get() == &stream; });
   if (!stream.unseen && stream.host_saw < stream.completed) {
+    if (unseen_.size() >= sweep_unseen_at_) sweep_unseen();
     stream.unseen = true;
     unseen_.push_back(*it);
   }
   busy_.erase(it);
+}
+
+/// Forgets streams that a host has waited for by now, and those that nobody can name any more.
+void Scheduler::sweep_unseen() {
+  std::erase_if(unseen_, [](const std::shared_ptr<Stream>& stream) {
+    if (stream->host_saw < stream->completed && stream.use_count() > 1) return false;
+    stream->unseen = false;
+    return true;
+  });
+  sweep_unseen_at_ = 2 * unseen_.size() + 64;
 }
 
 void Scheduler::run_first(const std::shared_ptr<Stream>& stream) {

@@ -72,6 +72,7 @@ class Scheduler {
   bool run_some_ready(std::uint64_t except_id);
   void add_legacy_waits(const std::shared_ptr<Stream>& stream, Operation& operation) const;
   void unlist_if_empty(Stream& stream);
+  void sweep_unseen();
   void wait_for_host_function();
   void change_mood();
 
@@ -86,6 +87,7 @@ class Scheduler {
   std::uint64_t starved_ = 0;  ///< id of the stream that kAllButOne leaves out
   /// Streams without work whose latest work no host has waited for; drain() is such a wait.
   std::vector<std::shared_ptr<Stream>> unseen_;
+  std::size_t sweep_unseen_at_ = 64;
   std::uint64_t calls_ = 0;
   std::vector<std::shared_ptr<Stream>> busy_;  ///< streams with queued work, in the order they got it
   std::vector<std::size_t> candidates_;        ///< scratch of run_some_ready
