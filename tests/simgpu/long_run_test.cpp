@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "simgpu/kernel.h"
 #include "tests/simgpu/device_process.h"
@@ -77,6 +78,71 @@ TEST_CASE(
       OK(cuMemcpyDtoH(&count, counter, sizeof count));
       EXPECT(count == kLaunches / 2);
     }
+    return 0;
+  });
+}
+
+TEST_CASE("long run: streams that come and go leave nothing behind", "[plain]") {
+  on_device({}, [] {
+    CUdeviceptr address = 0;
+    OK(cuMemAlloc(&address, 64));
+    std::uint64_t early = 0;
+    for (int i = 0; i < 60'000; ++i) {
+      CUstream stream = nullptr;
+      OK(cuStreamCreate(&stream, i % 2 == 0 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT));
+      OK(cuMemsetD32Async(address, 1, 1, stream));
+      OK(cuStreamSynchronize(stream));
+      OK(cuStreamDestroy(stream));
+      if (i == 6000) early = own_kib();
+    }
+    EXPECT(own_kib() <= early + 512);
+    return 0;
+  });
+}
+
+TEST_CASE("long run: threads that use the per-thread stream leave nothing behind", "[plain]") {
+  on_device({}, [] {
+    CUdeviceptr address = 0;
+    CUcontext context = nullptr;
+    OK(cuMemAlloc(&address, 64));
+    OK(cuCtxGetCurrent(&context));
+    std::uint64_t early = 0;
+    for (int i = 0; i < 10'000; ++i) {
+      std::thread([&] {
+        OK(cuCtxSetCurrent(context));
+        OK(cuMemsetD32Async(address, 1, 1, CU_STREAM_PER_THREAD));
+        OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+      }).join();
+      if (i == 1000) early = own_kib();
+    }
+    EXPECT(own_kib() <= early + 512);
+    return 0;
+  });
+}
+
+TEST_CASE("long run: of contexts that come and go little more than the handle is kept", "[plain]") {
+  on_device({}, [] {
+    constexpr int kContexts = 16'000;
+    CUdeviceptr address = 0;
+    OK(cuMemAlloc(&address, 64));
+    std::uint64_t early = 0;
+    for (int i = 0; i < kContexts; ++i) {
+      CUcontext context = nullptr;
+      CUmodule module = nullptr;
+      OK(cuCtxCreate(&context, nullptr, 0, 0));
+      OK(cuModuleLoadData(&module, "simgpu"));
+      for (int k = 0; k < 8; ++k) {
+        CUevent event = nullptr;
+        OK(cuEventCreate(&event, 0));
+        OK(cuEventRecord(event, nullptr));
+      }
+      OK(cuMemsetD32Async(address, 0, 1, nullptr));
+      OK(cuCtxSynchronize());
+      OK(cuCtxDestroy(context));
+      if (i == kContexts / 2) early = own_kib();
+    }
+    // A destroyed context is told from what never was one: CUDA_ERROR_CONTEXT_IS_DESTROYED.
+    EXPECT(own_kib() <= early + kContexts / 8 + 512);
     return 0;
   });
 }

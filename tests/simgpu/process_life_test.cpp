@@ -2,13 +2,17 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 
+#include "simgpu/kernel.h"
 #include "tests/simgpu/processes.h"
 #include "tools/simgpu/timing/shared_clock.h"
 
@@ -20,6 +24,24 @@ using simgpu::timing::Nanos;
 using simgpu::timing::SharedClock;
 using simgpu::timing::SharedEngines;
 using simgpu::timing::Work;
+
+/// Opens files until no descriptor is free; those from the one that it returns on are open.
+int use_up_descriptors() {
+  const rlimit few{64, 64};
+  EXPECT(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+  const int first = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  while (::open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0) {
+  }
+  return first;
+}
+
+/// A kernel that ends its process.
+struct Leave {
+  template <class C>
+  static void run(C& c) {
+    c.phase([](unsigned) { std::exit(3); });
+  }
+};
 
 std::uint64_t used() {
   std::size_t free = 0;
@@ -50,8 +72,7 @@ TEST_CASE("process life: a process without free descriptors takes no other one f
   const pid_t other = processes.start(1, [](int socket) {
     EXPECT(heard(socket));
     const std::uint64_t before = used();
-    while (::open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0) {
-    }
+    use_up_descriptors();
     EXPECT(used() == before);
     say(socket);
   });
@@ -64,17 +85,63 @@ TEST_CASE("process life: cuInit fails where the process cannot find out who it i
   setup.with_context = false;
   setup.afterwards = [](const simgpu::Machine& machine) { REQUIRE(machine.process_count.load() == 1); };
   on_device(setup, [] {
-    const int spare = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-    while (::open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0) {
-    }
-    ::close(spare);  // for the machine, which is opened first
+    const int first = use_up_descriptors();
+    ::close(first);  // for the machine, which is opened first
     EXPECT_RESULT(cuInit(0), CUDA_ERROR_NO_DEVICE);
-    ::close(spare + 1);
-    ::close(spare + 2);
-    ::close(spare + 3);
+    ::close(first + 1);
+    ::close(first + 2);
+    ::close(first + 3);
     OK(cuInit(0));
     return 0;
   });
+}
+
+TEST_CASE("process life: a cuInit that fails holds no other process up and can be repeated") {
+  DeviceSetup setup;
+  setup.with_context = false;
+  setup.devices = 2;
+  setup.afterwards = [](const simgpu::Machine& machine) {
+    REQUIRE(machine.processes[1].pid.load() == 0);
+    REQUIRE(machine.time.used.load() == 1);
+    const auto& before = machine.departed.unknown;
+    const auto& after = machine.processes[0].report.unknown;
+    REQUIRE(before.used.load() == 1);
+    REQUIRE(before.rows[0].count.load() == 1);
+    REQUIRE(after.used.load() == 0);
+  };
+  on_device(setup, [] {
+    void* none = nullptr;
+    CUdriverProcAddressQueryResult found{};
+    static_cast<void>(cuGetProcAddress("cuBeforeInit", &none, CUDA_VERSION, 0, &found));
+    const int first = use_up_descriptors();
+    // One for the machine, one for the memory of the first device.
+    ::close(first);
+    ::close(first + 1);
+    EXPECT_RESULT(cuInit(0), CUDA_ERROR_NO_DEVICE);
+    for (int more = 2; more < 8; ++more) ::close(first + more);
+    const auto machine = simgpu::MachineFile::open(::getenv(simgpu::MachineFile::kVariable));
+    EXPECT(machine != nullptr && (*machine)->time.slots[0].state == SharedClock::kFree);
+    OK(cuInit(0));
+    return 0;
+  });
+}
+
+TEST_CASE("process life: exit() in a kernel's body ends the process, with a trace too") {
+  char trace[] = "/tmp/simgpu_trace_XXXXXX";
+  const int file = ::mkstemp(trace);
+  REQUIRE(file >= 0);
+  simgpu::MachineConfig config = small_machine();
+  std::strcpy(config.trace, trace);
+  Processes processes(config);
+  const pid_t child = processes.start(0, [](int) {
+    ::alarm(20);
+    const CUfunction function = make_kernel("leave", simgpu::kernel_body<Leave>());
+    OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+    OK(cuCtxSynchronize());
+  });
+  CHECK(ended(child) == 3);
+  ::unlink(trace);
+  ::close(file);
 }
 
 TEST_CASE("process life: a process lives until its last thread has ended") {

@@ -324,3 +324,24 @@ TEST_CASE("event: elapsed time grows with the work between two events and not wi
   };
   REQUIRE(elapsed(1) == elapsed(2));
 }
+
+TEST_CASE("context: its events and modules end with it") {
+  on_device({}, [] {
+    CUcontext primary = nullptr;
+    CUcontext context = nullptr;
+    CUevent event = nullptr;
+    CUmodule module = nullptr;
+    OK(cuCtxGetCurrent(&primary));
+    OK(cuCtxCreate(&context, nullptr, 0, 0));
+    OK(cuEventCreate(&event, 0));
+    OK(cuModuleLoadData(&module, "simgpu"));
+    OK(cuCtxDestroy(context));
+    OK(cuCtxSetCurrent(primary));
+    unsigned count = 0;
+    EXPECT_RESULT(cuEventQuery(event), CUDA_ERROR_INVALID_HANDLE);
+    EXPECT_RESULT(cuEventDestroy(event), CUDA_ERROR_INVALID_HANDLE);
+    EXPECT_RESULT(cuModuleGetFunctionCount(&count, module), CUDA_ERROR_INVALID_HANDLE);
+    EXPECT_RESULT(cuModuleUnload(module), CUDA_ERROR_INVALID_HANDLE);
+    return 0;
+  });
+}

@@ -2,14 +2,19 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "tools/simgpu/driver/foreign.h"
 #include "tools/simgpu/driver/guard.h"
+#include "tools/simgpu/driver/library.h"
 #include "tools/simgpu/driver/report.h"
 
 namespace simgpu {
@@ -37,6 +42,44 @@ std::unique_ptr<MachineFile> open_machine() {
                            "): its simgpu command has ended, or is of another version");
   }
   return file;
+}
+
+/// Gives up after a second: exit() may have been called where the caller has the lock, in a kernel's body or
+/// a signal handler.
+void flush_trace_at_exit() {
+  Driver* d = driver();
+  if (d == nullptr) return;
+  for (int tries = 0; tries < 100; ++tries) {
+    const std::unique_lock lock(d->mutex, std::try_to_lock);
+    if (lock.owns_lock()) return d->trace.flush();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+/// Threads that have ended and whose streams are not forgotten yet. Has a lock of its own, because threads
+/// end anywhere. Leaked.
+struct EndedThreads {
+  std::mutex mutex;
+  std::vector<std::uint64_t> tokens;
+};
+EndedThreads& ended_threads() {
+  static auto* all = new EndedThreads;
+  return *all;
+}
+
+void note_ended_threads(const std::vector<std::uint64_t>& tokens) {
+  EndedThreads& ended = ended_threads();
+  const std::scoped_lock lock(ended.mutex);
+  ended.tokens.insert(ended.tokens.end(), tokens.begin(), tokens.end());
+}
+
+/// A key whose destructor notes the end of the thread, later than destructors of the program's thread_local
+/// objects, which may use the thread's stream. An invalid key if there are too many: then streams stay.
+pthread_key_t thread_end_key() {
+  pthread_key_t key = ~pthread_key_t{0};
+  ::pthread_key_create(&key,
+                       [](void* token) { note_ended_threads({reinterpret_cast<std::uint64_t>(token)}); });
+  return key;
 }
 
 }  // namespace
@@ -99,17 +142,14 @@ CUresult start_driver() {
   auto* made = new Driver(std::move(machine), self, slot);
   for (const auto& gpu : made->gpus) {
     if (gpu->physical.ok()) continue;
-    report_error("the memory of the device cannot be opened: the simgpu command has ended");
+    report_error(
+        "the memory of the device cannot be opened: the simgpu command has ended, or no file "
+        "descriptor is free");
+    // The slot stays this process' own, for its report; the next cuInit takes it over.
+    made->ledger.leave();
     return CUDA_ERROR_NO_DEVICE;
   }
-  if (made->trace.on()) {
-    std::atexit([] {
-      if (Driver* d = driver()) {
-        const std::scoped_lock guard(d->mutex);
-        d->trace.flush();
-      }
-    });
-  }
+  if (made->trace.on()) std::atexit(&flush_trace_at_exit);
   // CUDA cannot be used in a child that is forked after cuInit; it must say so instead of sharing the memory.
   ::pthread_atfork(nullptr, nullptr, [] { g_forked.store(true); });
   g_driver.store(made, std::memory_order_release);
@@ -136,7 +176,11 @@ void Driver::start_context(Context* context) {
 
 void Driver::end_context(Context* context) {
   drop_captures(context);
-  scheduler.drain(context);
+  const bool has_modules = std::any_of(libraries.begin(), libraries.end(),
+                                       [&](const auto& entry) { return entry.second->owner == context; });
+  // Work of other contexts may use kernels of its modules.
+  scheduler.drain(has_modules ? nullptr : context);
+  end_modules_and_events(context);
   for (const PlainBlock& block : heap.blocks_of(context)) {
     block.pool != nullptr ? block.pool->free_now(block.base) : static_cast<void>(heap.free(block.base));
   }
@@ -148,16 +192,54 @@ void Driver::end_context(Context* context) {
   context->alive = false;
 }
 
+void Driver::end_modules_and_events(const Context* context) {
+  std::vector<Library*> modules;
+  for (const auto& [handle, library] : libraries) {
+    if (library->owner == context) modules.push_back(library.get());
+  }
+  for (Library* module : modules) unload_library(*this, *module);
+  std::erase_if(events, [&](const auto& entry) {
+    if (entry.second->context != context) return false;
+    end_shared_event(*entry.second);
+    return true;
+  });
+}
+
 std::shared_ptr<Stream> Driver::find_stream(Context* context, CUstream handle, bool null_is_per_thread) {
   if (handle == nullptr) handle = null_is_per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
   if (handle == CU_STREAM_LEGACY) return context->legacy;
   if (handle == CU_STREAM_PER_THREAD) {
     std::shared_ptr<Stream>& mine = context->per_thread[thread_token()];
-    if (mine == nullptr) mine = new_stream(context, CU_STREAM_DEFAULT, 0);
+    if (mine != nullptr) return mine;
+    mine = new_stream(context, CU_STREAM_DEFAULT, 0);
+    forget_ended_threads();
     return mine;
   }
   const auto it = streams.find(handle);
   return it == streams.end() ? nullptr : it->second;
+}
+
+void Driver::forget_ended_threads() {
+  std::vector<std::uint64_t> tokens;
+  {
+    EndedThreads& ended = ended_threads();
+    const std::scoped_lock lock(ended.mutex);
+    tokens.swap(ended.tokens);
+  }
+  std::vector<std::uint64_t> later;
+  for (const std::uint64_t token : tokens) {
+    bool captures = false;
+    for (const auto& [handle, context] : contexts) {
+      const auto it = context->per_thread.find(token);
+      if (it == context->per_thread.end()) continue;
+      // Other threads can still end the capture.
+      captures = it->second->capture != nullptr;
+      if (captures) break;
+      context->per_thread.erase(it);
+    }
+    if (captures) later.push_back(token);
+  }
+  if (!later.empty()) note_ended_threads(later);
 }
 
 bool Driver::owns_range(std::uint64_t address, std::uint64_t bytes) const {
@@ -251,7 +333,12 @@ ContextStack& context_stack() {
 
 std::uint64_t thread_token() {
   static std::atomic<std::uint64_t> next{1};
-  thread_local const std::uint64_t mine = next.fetch_add(1);
+  static const pthread_key_t end_key = thread_end_key();
+  thread_local std::uint64_t mine = 0;
+  if (mine == 0) {
+    mine = next.fetch_add(1);
+    ::pthread_setspecific(end_key, reinterpret_cast<void*>(mine));
+  }
   return mine;
 }
 

@@ -93,6 +93,10 @@ struct Driver {
   [[nodiscard]] bool follows(const Stream& stream, const Wait& operation) const;
   /// True if the host has waited until that operation was over.
   [[nodiscard]] bool host_knows(const Wait& operation) const;
+  /// Forgets the per-thread streams of threads that have ended.
+  void forget_ended_threads();
+  /// The modules and events of a context, which is drained, are gone.
+  void end_modules_and_events(const Context* context);
   /// Of this process in the machine.
   [[nodiscard]] unsigned slot_number() const;
   /// Called when the host has waited for work.

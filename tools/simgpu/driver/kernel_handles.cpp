@@ -61,7 +61,8 @@ CUresult unload(Driver& d, const void* handle, bool as_module) {
   const Library* asked = find_library(d, handle);
   if (asked == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   // The module of a library goes with the library.
-  if (asked->is_module != as_module) return as_module ? CUDA_ERROR_NOT_PERMITTED : CUDA_ERROR_INVALID_HANDLE;
+  if ((asked->owner != nullptr) != as_module)
+    return as_module ? CUDA_ERROR_NOT_PERMITTED : CUDA_ERROR_INVALID_HANDLE;
   d.scheduler.drain(nullptr);
   // Draining can run host functions, without the device lock.
   Library* library = find_library(d, handle);

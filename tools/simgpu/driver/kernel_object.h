@@ -70,8 +70,8 @@ struct ManagedVariable {
 /// A library or module. Kernels are kept until it is unloaded; queued launches keep using them, so unloading
 /// drains the device first.
 struct Library {
-  bool is_module = false;
-  bool read = false;  ///< images are read when the first kernel or variable is asked for
+  const Context* owner = nullptr;  ///< of a module, which ends with it; null: a library
+  bool read = false;               ///< images are read when the first kernel or variable is asked for
   std::vector<std::unique_ptr<DeviceImage>> images;  ///< none: simgpu's own empty image
   std::map<std::string, std::unique_ptr<Kernel>> kernels;
   std::vector<std::unique_ptr<LibraryData>> data;

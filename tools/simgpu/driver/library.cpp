@@ -121,7 +121,7 @@ bool eager_loading() {
 
 CUresult load_library(Driver& d, const ImageSource& source, Context* owner, Library** out) {
   auto library = std::make_unique<Library>();
-  library->is_module = owner != nullptr;
+  library->owner = owner;
   if (!is_empty_image(source)) {
     for (const auto& gpu : d.gpus) {
       if ((owner != nullptr && owner->gpu != gpu.get()) || image_for(*library, *gpu) != nullptr) continue;

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <new>
 
 namespace simgpu {
 namespace {
@@ -58,6 +59,7 @@ ReportPage& page() noexcept {
 void use_page(ReportPage* shared) {
   const std::scoped_lock lock(text_mutex());
   add_report(shared, g_private_page);
+  new (&g_private_page) ReportPage{};  // a second call must not count it again
   g_page.store(shared, std::memory_order_release);
 }
 

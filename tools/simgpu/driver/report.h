@@ -9,7 +9,7 @@ namespace simgpu {
 /// The page that this process writes to: its slot's in the machine, and before cuInit one of its own. Leaked.
 ReportPage& page() noexcept;
 
-/// From now on page() is this one; what was counted before is added to it. Called once, by cuInit.
+/// From now on page() is this one; what was counted before is added to it. Called by cuInit.
 void use_page(ReportPage* shared);
 
 /// Counts a lookup of a name that simgpu does not know.
