@@ -85,7 +85,7 @@ SIMGPU_API(cuMemPoolCreate, (CUmemoryPool * out, const CUmemPoolProps* props), o
        ~static_cast<unsigned>(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) != 0) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  auto pool = std::make_unique<Pool>(d, *gpu, *props);
+  auto pool = std::make_shared<Pool>(d, *gpu, *props);
   *out = pool->handle();
   d.pools.emplace(*out, std::move(pool));
   return CUDA_SUCCESS;

@@ -75,7 +75,7 @@ SIMGPU_API(cuMemPoolImportFromShareableHandle,
   props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
   props.handleTypes = type;
   props.location = {CU_MEM_LOCATION_TYPE_DEVICE, {name.device}};
-  auto pool = std::make_unique<Pool>(d, *gpu, props);
+  auto pool = std::make_shared<Pool>(d, *gpu, props);
   std::memcpy(&pool->origin, &name, sizeof name);
   pool->is_imported = true;
   *out = pool->handle();

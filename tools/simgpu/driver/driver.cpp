@@ -109,7 +109,7 @@ Driver::Driver(std::unique_ptr<MachineFile> file, ProcessNumber self, ProcessSlo
     CUmemPoolProps props{};
     props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
     props.location = {CU_MEM_LOCATION_TYPE_DEVICE, {static_cast<int>(i)}};
-    auto pool = std::make_unique<Pool>(*this, *gpus.back(), props);
+    auto pool = std::make_shared<Pool>(*this, *gpus.back(), props);
     gpus.back()->default_pool = gpus.back()->current_pool = pool.get();
     pools.emplace(pool->handle(), std::move(pool));
   }

@@ -69,7 +69,7 @@ struct Driver {
   std::unordered_map<const void*, Kernel*> kernels;                   ///< by CUkernel and by CUfunction
   std::unordered_map<CUmemGenericAllocationHandle, Physical*> handles;
   std::unordered_map<CUdeviceptr, IpcOpened> ipc_opened;
-  std::unordered_map<CUmemoryPool, std::unique_ptr<Pool>> pools;
+  std::unordered_map<CUmemoryPool, std::shared_ptr<Pool>> pools;
   std::uint64_t next_id = 1;  ///< of contexts and streams
 
   /// The device with this ordinal, or null.

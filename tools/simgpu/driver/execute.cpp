@@ -299,7 +299,9 @@ bool execute(const Stream& stream, const Operation& operation) {
     return run_early_read(stream, **read);
   if (const auto* fill = std::get_if<Fill>(&operation.work)) return run_fill(stream, *fill, operation.call);
   if (const auto* change = std::get_if<PoolChange>(&operation.work)) {
-    change->begin ? change->pool->begin(change->base, change->size) : change->pool->end(change->base);
+    Pool& pool = *change->pool;
+    change->begin ? pool.begin(change->base, change->size, change->use)
+                  : pool.end(change->base, *change->use);
   }
   if (const auto* plain = std::get_if<PlainFree>(&operation.work)) free_plain(*plain);
   if (const auto* write = std::get_if<ValueWrite>(&operation.work))

@@ -84,12 +84,12 @@ class Plan {
     } else if (const auto* alloc = std::get_if<AllocWork>(&node.work)) {
       const GraphAllocation& a = *alloc->allocation;
       allocated_.push_back(alloc->allocation);
-      step.work = PoolChange{a.pool, a.base, a.size, true};
+      step.work = PoolChange{a.pool->shared_from_this(), a.base, a.size, true, nullptr};
     } else if (const auto* free = std::get_if<FreeWork>(&node.work)) {
       const std::shared_ptr<GraphAllocation> a = find_graph_allocation(free->address);
       if (a == nullptr) return CUDA_ERROR_INVALID_VALUE;
       freed_.push_back(a);
-      step.work = PoolChange{a->pool, a->base, 0, false};
+      step.work = PoolChange{a->pool->shared_from_this(), a->base, 0, false, nullptr};
     }
     for (const CUevent event : {step.records, step.waits_for}) {
       if (event != nullptr && !d_.events.contains(event)) return CUDA_ERROR_INVALID_HANDLE;
@@ -194,6 +194,15 @@ CUresult check_memory(const GraphExec& exec, const Plan& plan) {
   return CUDA_SUCCESS;
 }
 
+/// What is allocated by the launch is used anew; what it frees is the use of now.
+void begin_uses(Plan& plan) {
+  for (const auto& allocation : plan.allocated()) allocation->use = std::make_shared<PieceUse>();
+  for (Step& step : plan.steps()) {
+    auto* change = std::get_if<PoolChange>(&step.work);
+    if (change != nullptr) change->use = find_graph_allocation(change->base)->use;
+  }
+}
+
 /// What is allocated after the launch, as later calls see it.
 void set_memory(const Plan& plan, const Wait& end) {
   for (const auto& allocation : plan.allocated()) {
@@ -238,6 +247,7 @@ CUresult launch_graph(Driver& d, const std::shared_ptr<GraphExec>& exec,
     if (allocation->live != nullptr) free_graph_allocation(d, allocation, stream);
   }
   const Wait begin{stream, d.scheduler.enqueue(stream, after_last(*exec))};
+  begin_uses(plan);
   Lanes lanes(d, *exec);
   std::vector<Place> places;
   for (Step& step : plan.steps()) {

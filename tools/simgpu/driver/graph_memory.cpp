@@ -33,7 +33,7 @@ Pool& graph_pool(Driver& d, Gpu& gpu) {
     CUmemPoolProps props{};
     props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
     props.location = {CU_MEM_LOCATION_TYPE_DEVICE, gpu.ordinal};
-    auto made = std::make_unique<Pool>(d, gpu, props);
+    auto made = std::make_shared<Pool>(d, gpu, props);
     gpu.graph_pool = made.get();
     // It keeps what it has until cuDeviceGraphMemTrim.
     const cuuint64_t everything = std::numeric_limits<cuuint64_t>::max();
@@ -73,7 +73,8 @@ CUresult free_graph_allocation(Driver& d, const std::shared_ptr<GraphAllocation>
   if (allocation->live == nullptr) return CUDA_ERROR_INVALID_VALUE;
   allocation->live.reset();
   Operation operation;
-  operation.work = PoolChange{allocation->pool, allocation->base, 0, false};
+  operation.work =
+      PoolChange{allocation->pool->shared_from_this(), allocation->base, 0, false, allocation->use};
   allocation->last_use = Wait{stream, d.scheduler.enqueue(stream, std::move(operation))};
   return CUDA_SUCCESS;
 }
@@ -81,7 +82,7 @@ CUresult free_graph_allocation(Driver& d, const std::shared_ptr<GraphAllocation>
 CUresult free_graph_allocation_now(const std::shared_ptr<GraphAllocation>& allocation) {
   if (allocation->live == nullptr) return CUDA_ERROR_INVALID_VALUE;
   allocation->live.reset();
-  allocation->pool->end(allocation->base);
+  allocation->pool->end(allocation->base, *allocation->use);
   return CUDA_SUCCESS;
 }
 

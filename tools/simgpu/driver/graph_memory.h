@@ -29,10 +29,11 @@ struct GraphAllocation {
   Pool* const pool;
   const std::uint64_t base;
   const std::uint64_t size;
-  std::uint64_t graph = 0;        ///< id of the graph that owns it
-  bool freed_by_owner = false;    ///< the owner has a free node for it
-  bool freed_by_another = false;  ///< another graph has one
-  std::optional<Wait> last_use;   ///< the end of the latest launch that allocated or freed it
+  std::uint64_t graph = 0;                                       ///< id of the graph that owns it
+  bool freed_by_owner = false;                                   ///< the owner has a free node for it
+  bool freed_by_another = false;                                 ///< another graph has one
+  std::shared_ptr<PieceUse> use = std::make_shared<PieceUse>();  ///< the latest
+  std::optional<Wait> last_use;  ///< the end of the latest launch that allocated or freed it
   /// Itself while it is allocated, as the calls so far decide: it then outlives its graph.
   std::shared_ptr<GraphAllocation> live;
 };

@@ -97,12 +97,18 @@ struct Mark {
   std::shared_ptr<EventRecord> record;
 };
 
+/// One allocation of a piece of a pool's memory.
+struct PieceUse {
+  bool ended = false;  ///< its free has run, which nothing need order behind its beginning
+};
+
 /// From here on a piece of a pool's memory may be used, or may not any more.
 struct PoolChange {
-  Pool* pool = nullptr;
+  std::shared_ptr<Pool> pool;  ///< the program may have destroyed it meanwhile
   std::uint64_t base = 0;
   std::uint64_t size = 0;
   bool begin = false;
+  std::shared_ptr<PieceUse> use;
 };
 
 /// A plain allocation that cuMemFreeAsync was given ends here.

@@ -75,14 +75,16 @@ CUresult Pool::allocate(std::uint64_t size, Context* owner, const std::shared_pt
   if (size == 0) return CUDA_ERROR_INVALID_VALUE;
   if (size > gpu_.physical.capacity()) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::uint64_t rounded = round_up(size, kAllocationAlignment);
+  // Making room can run host functions, without the device lock: the program may destroy the pool there.
+  const std::shared_ptr<Pool> self = shared_from_this();
   Place place;
   const CUresult result = make_room(rounded, stream, &place);
   if (result != CUDA_SUCCESS) return result;
   const std::uint64_t base = place.piece->first;
   Operation operation;
-  operation.work = PoolChange{this, base, rounded, true};
   if (place.wait) operation.waits.push_back(*place.piece->second.freed);
   take(place, rounded, size, owner);
+  operation.work = PoolChange{self, base, rounded, true, place.piece->second.use};
   driver_.scheduler.enqueue(stream, std::move(operation));
   *out = base;
   return CUDA_SUCCESS;
@@ -99,6 +101,7 @@ void Pool::take(const Place& place, std::uint64_t rounded, std::uint64_t size, C
   }
   piece.live = true;
   piece.freed.reset();
+  piece.use = std::make_shared<PieceUse>();
   ++live_;
   count_used(static_cast<std::int64_t>(rounded));
   PlainBlock block;
@@ -140,25 +143,28 @@ void Pool::release(std::uint64_t base, std::optional<Wait> last_use) {
 void Pool::free(std::uint64_t base, const std::shared_ptr<Stream>& stream) {
   driver_.heap.retire(base);
   Operation operation;
-  operation.work = PoolChange{this, base, chunk_of(base).pieces.at(base).size, false};
+  const Piece& piece = chunk_of(base).pieces.at(base);
+  operation.work = PoolChange{shared_from_this(), base, piece.size, false, piece.use};
   const std::uint64_t ticket = driver_.scheduler.enqueue(stream, std::move(operation));
   put_back(base, Wait{stream, ticket});
 }
 
 void Pool::free_now(std::uint64_t base) {
   driver_.heap.retire(base);
-  end(base);
+  end(base, *chunk_of(base).pieces.at(base).use);
   put_back(base, std::nullopt);
 }
 
-void Pool::begin(std::uint64_t base, std::uint64_t size) {
-  touchable_[base] = size;
+void Pool::begin(std::uint64_t base, std::uint64_t size, const std::shared_ptr<PieceUse>& use) {
+  if (!use->ended) touchable_[base] = {size, use};
 }
 
-void Pool::end(std::uint64_t base) {
+void Pool::end(std::uint64_t base, PieceUse& use) {
+  use.ended = true;
   const auto it = touchable_.find(base);
-  if (it == touchable_.end()) return;  // its context has ended meanwhile
-  driver_.space.poison(base, it->second);
+  // It has not begun, or its context has ended meanwhile.
+  if (it == touchable_.end() || it->second.use.get() != &use) return;
+  driver_.space.poison(base, it->second.size);
   touchable_.erase(it);
 }
 
@@ -170,8 +176,8 @@ bool Pool::holds(std::uint64_t address) const {
 bool Pool::usable(std::uint64_t address, std::uint64_t bytes) const {
   const auto it = touchable_.upper_bound(address);
   if (it == touchable_.begin()) return false;
-  const auto& [base, size] = *std::prev(it);
-  return address + bytes <= base + size;
+  const auto& [base, piece] = *std::prev(it);
+  return address + bytes <= base + piece.size;
 }
 
 Pool::Chunk& Pool::chunk_of(std::uint64_t address) {

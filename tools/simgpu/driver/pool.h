@@ -23,7 +23,7 @@ struct Driver;
 /// where there is no more memory. Freed memory is filled with the pattern when the free runs.
 ///
 /// Not thread-safe: the driver's lock protects it.
-class Pool {
+class Pool : public std::enable_shared_from_this<Pool> {
  public:
   Pool(Driver& driver, Gpu& gpu, const CUmemPoolProps& props);
   Pool(const Pool&) = delete;
@@ -50,8 +50,9 @@ class Pool {
   void free_now(std::uint64_t base);
 
   /// The operations that allocate() and free() queued, when they run.
-  void begin(std::uint64_t base, std::uint64_t size);
-  void end(std::uint64_t base);
+  /// A use that has ended does not begin any more.
+  void begin(std::uint64_t base, std::uint64_t size, const std::shared_ptr<PieceUse>& use);
+  void end(std::uint64_t base, PieceUse& use);
   /// True if the address is in the pool's memory.
   [[nodiscard]] bool holds(std::uint64_t address) const;
   /// True if the range is inside one piece that work may touch now.
@@ -78,8 +79,13 @@ class Pool {
  private:
   struct Piece {
     std::uint64_t size = 0;
-    bool live = false;          ///< handed out, as the program sees it
-    std::optional<Wait> freed;  ///< the free that work must come after; none: everything does
+    bool live = false;              ///< handed out, as the program sees it
+    std::optional<Wait> freed;      ///< the free that work must come after; none: everything does
+    std::shared_ptr<PieceUse> use;  ///< the latest
+  };
+  struct Touchable {
+    std::uint64_t size = 0;
+    std::shared_ptr<const PieceUse> use;
   };
   struct Chunk {
     std::uint64_t size = 0;
@@ -105,7 +111,7 @@ class Pool {
   Gpu& gpu_;
   const CUmemPoolProps props_;
   std::map<std::uint64_t, Chunk> chunks_;
-  std::map<std::uint64_t, std::uint64_t> touchable_;  ///< size by address: pieces that work may touch now
+  std::map<std::uint64_t, Touchable> touchable_;  ///< by address: pieces that work may touch now
   std::array<CUmemAccess_flags, MachineConfig::kMaxDevices> access_{};
   bool abandoned_ = false;
   std::uint64_t live_ = 0;  ///< pieces handed out
