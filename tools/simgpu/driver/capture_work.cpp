@@ -9,7 +9,7 @@ namespace {
 
 KernelWork work_of(const Stream& stream, Launch&& launch) {
   KernelWork work;
-  work.function = const_cast<Kernel*>(launch.kernel)->function();
+  work.function = const_cast<Kernel*>(launch.kernel.get())->function();
   work.context = handle_of(stream.context);
   work.grid = launch.grid;
   work.block = launch.block;

@@ -65,7 +65,7 @@ struct Driver {
   std::unordered_map<CUcontext, Context*> contexts;  ///< alive or not, the primary one too
   std::unordered_map<CUstream, std::shared_ptr<Stream>> streams;
   std::unordered_map<CUevent, std::unique_ptr<Event>> events;
-  std::unordered_map<CUlibrary, std::unique_ptr<Library>> libraries;  ///< modules too
+  std::unordered_map<CUlibrary, std::shared_ptr<Library>> libraries;  ///< modules too
   std::unordered_map<const void*, Kernel*> kernels;                   ///< by CUkernel and by CUfunction
   std::unordered_map<CUmemGenericAllocationHandle, Physical*> handles;
   std::unordered_map<CUdeviceptr, IpcOpened> ipc_opened;

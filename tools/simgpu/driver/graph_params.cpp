@@ -213,7 +213,7 @@ CUresult launch_of(Driver& d, const KernelWork& work, Launch* out) {
   }
   Context* context = living_context(d, work.context);
   if (context == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  out->kernel = kernel->second;
+  out->kernel = keep(*kernel->second);
   out->grid = work.grid;
   out->block = work.block;
   out->dynamic_shared = work.dynamic_shared;

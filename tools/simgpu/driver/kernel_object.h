@@ -67,9 +67,8 @@ struct ManagedVariable {
   std::uint64_t size = 0;
 };
 
-/// A library or module. Kernels are kept until it is unloaded; queued launches keep using them, so unloading
-/// drains the device first.
-struct Library {
+/// A library or module. Unloading drains the device first; launches that are about to be queued keep it.
+struct Library : std::enable_shared_from_this<Library> {
   const Context* owner = nullptr;  ///< of a module, which ends with it; null: a library
   bool read = false;               ///< images are read when the first kernel or variable is asked for
   std::vector<std::unique_ptr<DeviceImage>> images;  ///< none: simgpu's own empty image
@@ -77,5 +76,10 @@ struct Library {
   std::vector<std::unique_ptr<LibraryData>> data;
   std::map<std::string, ManagedVariable> managed;  ///< there once the library is loaded into a context
 };
+
+/// The kernel, which keeps its library.
+inline std::shared_ptr<const Kernel> keep(const Kernel& kernel) {
+  return {kernel.library->shared_from_this(), &kernel};
+}
 
 }  // namespace simgpu

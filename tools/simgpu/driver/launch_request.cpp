@@ -85,7 +85,7 @@ CUresult make_launch(Driver& d, Context& context, CUfunction handle, const CUlau
       return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   }
   Launch work;
-  work.kernel = kernel;
+  work.kernel = keep(*kernel);
   work.grid = {c.gridDimX, c.gridDimY, c.gridDimZ};
   work.block = {c.blockDimX, c.blockDimY, c.blockDimZ};
   work.dynamic_shared = c.sharedMemBytes;

@@ -120,7 +120,7 @@ bool eager_loading() {
 }
 
 CUresult load_library(Driver& d, const ImageSource& source, Context* owner, Library** out) {
-  auto library = std::make_unique<Library>();
+  auto library = std::make_shared<Library>();
   library->owner = owner;
   if (!is_empty_image(source)) {
     for (const auto& gpu : d.gpus) {

@@ -35,7 +35,7 @@ struct EventRecord {
 
 /// A kernel launch with its parameters as they were at the call.
 struct Launch {
-  const Kernel* kernel = nullptr;
+  std::shared_ptr<const Kernel> kernel;  ///< keeps its library, which the program may unload meanwhile
   std::array<std::uint32_t, 3> grid{};
   std::array<std::uint32_t, 3> block{};
   std::uint32_t dynamic_shared = 0;
