@@ -274,3 +274,80 @@ TEST_CASE(
   });
   REQUIRE(wrong == 0);
 }
+
+TEST_CASE("graph memory: freeing on launch waits for the launch before, also in another stream") {
+  const int wrong = count_over_seeds(40, [] {
+    const CUdeviceptr out = new_ints(1);
+    const CUgraph graph = new_graph();
+    CUdeviceptr memory = 0;
+    const CUgraphNode alloc = add_alloc(graph, &memory);
+    const CUgraphNode fill = add_step(graph, {alloc}, step_kernel(), memory, 0, 5);
+    CUgraphNode copy = nullptr;
+    const CUDA_MEMCPY3D params = linear_copy(out, memory, 4);
+    OK(cuGraphAddMemcpyNode(&copy, graph, &fill, 1, &params, context()));
+    const CUgraphExec exec = instantiate(graph, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
+    const CUstream a = new_stream();
+    const CUstream b = new_stream();
+    OK(cuGraphLaunch(exec, a));
+    OK(cuGraphLaunch(exec, b));
+    if (cuCtxSynchronize() != CUDA_SUCCESS) return 1;
+    return int_at(out) == 5 ? 0 : 2;
+  });
+  REQUIRE(wrong == 0);
+}
+
+TEST_CASE("graph memory: a race with its free is reported, of a call and of a node") {
+  DeviceSetup setup;
+  setup.afterwards = [](const simgpu::Machine& m) { REQUIRE(m.processes[0].report.races_total.load() > 0); };
+  on_device(setup, [] {
+    const CUgraph graph = new_graph();
+    CUdeviceptr memory = 0;
+    add_alloc(graph, &memory);
+    const CUstream a = new_stream();
+    OK(cuGraphLaunch(instantiate(graph), a));
+    OK(cuStreamSynchronize(a));
+    OK(cuMemsetD32Async(memory, 1, 16, a));
+    OK(cuMemFreeAsync(memory, new_stream()));
+    cuCtxSynchronize();
+    return 0;
+  });
+  on_device(setup, [] {
+    const CUgraph graph = new_graph();
+    CUdeviceptr memory = 0;
+    const CUgraphNode alloc = add_alloc(graph, &memory);
+    add_step(graph, {alloc}, step_kernel(), memory, 0, 5);
+    add_free(graph, alloc, memory);
+    OK(cuGraphLaunch(instantiate(graph), nullptr));
+    cuCtxSynchronize();
+    return 0;
+  });
+}
+
+TEST_CASE("graph memory: the program has no handle of the pool that it comes from") {
+  on_device({}, [] {
+    const CUgraph graph = new_graph();
+    CUdeviceptr memory = 0;
+    add_alloc(graph, &memory);
+    auto* pool = reinterpret_cast<CUmemoryPool>(1);
+    OK(cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, memory));
+    EXPECT(pool == nullptr);
+    return 0;
+  });
+}
+
+TEST_CASE("graph memory: an allocation can be freed in its own graph when no other graph frees it any more") {
+  on_device({}, [] {
+    const CUgraph graph = new_graph();
+    CUdeviceptr memory = 0;
+    const CUgraphNode alloc = add_alloc(graph, &memory);
+    const CUgraph other = new_graph();
+    add_free(other, nullptr, memory);
+    const CUgraphExec exec = instantiate(other);
+    OK(cuGraphDestroy(other));
+    CUgraphNode node = nullptr;
+    EXPECT_RESULT(cuGraphAddMemFreeNode(&node, graph, &alloc, 1, memory), CUDA_ERROR_INVALID_VALUE);
+    OK(cuGraphExecDestroy(exec));
+    add_free(graph, alloc, memory);
+    return 0;
+  });
+}

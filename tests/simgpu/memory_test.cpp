@@ -192,3 +192,21 @@ TEST_CASE("memory: allocating pinned host memory") {
     return 0;
   });
 }
+
+TEST_CASE("memory: attributes of a foreign address are written in their whole width") {
+  on_device({}, [] {
+    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_RANGE_SIZE, CU_POINTER_ATTRIBUTE_MAPPING_SIZE,
+                                        CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR,
+                                        CU_POINTER_ATTRIBUTE_BUFFER_ID};
+    std::uint64_t values[4];
+    void* out[4];
+    for (std::size_t i = 0; i < 4; ++i) {
+      values[i] = ~std::uint64_t{0};
+      out[i] = &values[i];
+    }
+    const int local = 0;
+    OK(cuPointerGetAttributes(4, attributes, out, reinterpret_cast<CUdeviceptr>(&local)));
+    for (const std::uint64_t value : values) EXPECT(value == 0);
+    return 0;
+  });
+}

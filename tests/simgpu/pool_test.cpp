@@ -67,3 +67,17 @@ TEST_CASE("pool: memory that was freed before its allocation came is not usable 
   });
   REQUIRE(usable == 0);
 }
+
+TEST_CASE("pool: its memory tells the handle types of the pool") {
+  on_device({}, [] {
+    unsigned long long types = 0;
+    const CUmemoryPool pool = new_pool(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    OK(cuPointerGetAttribute(&types, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
+                             from_pool(pool, 64, nullptr)));
+    EXPECT(types == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    OK(cuPointerGetAttribute(&types, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
+                             from_pool(new_pool(), 64, nullptr)));
+    EXPECT(types == CU_MEM_HANDLE_TYPE_NONE);
+    return 0;
+  });
+}

@@ -77,9 +77,10 @@ SIMGPU_API(cuGraphAddMemFreeNode,
   Graph* graph = Graph::find(handle);
   std::vector<GraphNode*> after;
   if (out == nullptr || !takes_memory_nodes(graph)) return CUDA_ERROR_INVALID_VALUE;
+  FreeWork work;
   CUresult result = read_nodes(graph, dependencies, count, &after);
-  if (result == CUDA_SUCCESS) result = claim_graph_free(*graph, base);
-  if (result == CUDA_SUCCESS) *out = handle_of(graph->add(FreeWork{base}, after));
+  if (result == CUDA_SUCCESS) result = claim_graph_free(*graph, base, &work);
+  if (result == CUDA_SUCCESS) *out = handle_of(graph->add(std::move(work), after));
   return result;
 }
 

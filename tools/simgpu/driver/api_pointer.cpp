@@ -28,6 +28,7 @@ Known look_up(Driver& d, const Context& context, std::uint64_t address) {
     k.owner = block->owner;
     k.ordinal = d.space.mapping_at(address)->physical->memory->ordinal();
     k.pool = block->pool;
+    if (k.pool != nullptr) k.handle_types = k.pool->props().handleTypes;
   } else if (const Mapping* m = d.space.mapping_at(address); m != nullptr && !m->physical->plain) {
     k.device = k.vmm = true;
     k.base = m->base;
@@ -109,7 +110,9 @@ CUresult attribute_of(Driver& d, const Context& context, void* out, CUpointer_at
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return put<unsigned>(out, k.access);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-      return put<CUmemoryPool>(out, k.pool == nullptr ? nullptr : k.pool->handle());
+      // Graphs have their memory from no pool that the program could name.
+      return put<CUmemoryPool>(
+          out, k.pool == nullptr || k.pool == k.pool->gpu().graph_pool ? nullptr : k.pool->handle());
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
@@ -123,6 +126,8 @@ void put_default(void* out, CUpointer_attribute attribute) {
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:

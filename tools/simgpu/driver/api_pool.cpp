@@ -6,9 +6,11 @@
 namespace simgpu {
 namespace {
 
+/// The program's pool with this handle, or null. The pool of graph memory is not the program's.
 Pool* find_pool(Driver& d, CUmemoryPool handle) {
   const auto it = d.pools.find(handle);
-  return it == d.pools.end() || it->second->abandoned() ? nullptr : it->second.get();
+  if (it == d.pools.end() || it->second->abandoned()) return nullptr;
+  return it->second.get() == it->second->gpu().graph_pool ? nullptr : it->second.get();
 }
 
 /// The device that a pool's location names, or null. Pools of host memory are not simulated.

@@ -98,8 +98,9 @@ CUresult capture_alloc(Driver& d, Stream& stream, Pool& pool, std::size_t bytes,
 CUresult capture_free(Stream& stream, CUdeviceptr base) {
   Capture& sequence = *stream.capture->sequence;
   if (sequence.invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  const CUresult claimed = claim_graph_free(*sequence.graph, base);
-  if (claimed == CUDA_SUCCESS) return capture_node(stream, FreeWork{base});
+  FreeWork work;
+  const CUresult claimed = claim_graph_free(*sequence.graph, base, &work);
+  if (claimed == CUDA_SUCCESS) return capture_node(stream, std::move(work));
   invalidate(&sequence);
   return claimed;
 }

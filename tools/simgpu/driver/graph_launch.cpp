@@ -89,7 +89,7 @@ class Plan {
       const std::shared_ptr<GraphAllocation> a = find_graph_allocation(free->address);
       if (a == nullptr) return CUDA_ERROR_INVALID_VALUE;
       freed_.push_back(a);
-      step.work = PoolChange{a->pool->shared_from_this(), a->base, 0, false, nullptr};
+      step.work = PoolChange{a->pool->shared_from_this(), a->base, a->size, false, nullptr};
     }
     for (const CUevent event : {step.records, step.waits_for}) {
       if (event != nullptr && !d_.events.contains(event)) return CUDA_ERROR_INVALID_HANDLE;
@@ -243,10 +243,11 @@ CUresult launch_graph(Driver& d, const std::shared_ptr<GraphExec>& exec,
   CUresult result = plan.add(*exec->graph, {}, &last);
   if (result == CUDA_SUCCESS) result = check_memory(*exec, plan);
   if (result != CUDA_SUCCESS) return result;
+  Wait begin{stream, d.scheduler.enqueue(stream, after_last(*exec))};
   for (const auto& allocation : plan.allocated()) {
-    if (allocation->live != nullptr) free_graph_allocation(d, allocation, stream);
+    // The launch before may use it until now.
+    if (free_graph_allocation(d, allocation, stream) == CUDA_SUCCESS) begin = *allocation->last_use;
   }
-  const Wait begin{stream, d.scheduler.enqueue(stream, after_last(*exec))};
   begin_uses(plan);
   Lanes lanes(d, *exec);
   std::vector<Place> places;

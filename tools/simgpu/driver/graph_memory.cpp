@@ -55,16 +55,19 @@ CUresult new_graph_allocation(Driver& d, Gpu& gpu, const Graph& graph, std::size
   return CUDA_SUCCESS;
 }
 
-CUresult claim_graph_free(const Graph& graph, CUdeviceptr base) {
+CUresult claim_graph_free(const Graph& graph, CUdeviceptr base, FreeWork* out) {
   const std::shared_ptr<GraphAllocation> allocation = find_graph_allocation(base);
   if (allocation == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const bool own = allocation->graph == graph.id();
-  if (allocation->freed_by_owner || (own && allocation->freed_by_another)) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<const void> claim = allocation->freed_by_another.lock();
+  if (!allocation->freed_by_owner.expired() || (own && claim != nullptr)) return CUDA_ERROR_INVALID_VALUE;
   for (const auto& node : graph.nodes()) {
     const auto* free = std::get_if<FreeWork>(&node->work);
     if (free != nullptr && free->address == base) return CUDA_ERROR_INVALID_VALUE;
   }
-  (own ? allocation->freed_by_owner : allocation->freed_by_another) = true;
+  if (claim == nullptr) claim = std::make_shared<char>();
+  (own ? allocation->freed_by_owner : allocation->freed_by_another) = claim;
+  *out = FreeWork{base, std::move(claim)};
   return CUDA_SUCCESS;
 }
 
@@ -73,8 +76,8 @@ CUresult free_graph_allocation(Driver& d, const std::shared_ptr<GraphAllocation>
   if (allocation->live == nullptr) return CUDA_ERROR_INVALID_VALUE;
   allocation->live.reset();
   Operation operation;
-  operation.work =
-      PoolChange{allocation->pool->shared_from_this(), allocation->base, 0, false, allocation->use};
+  operation.work = PoolChange{allocation->pool->shared_from_this(), allocation->base, allocation->size, false,
+                              allocation->use};
   allocation->last_use = Wait{stream, d.scheduler.enqueue(stream, std::move(operation))};
   return CUDA_SUCCESS;
 }

@@ -11,6 +11,7 @@
 namespace simgpu {
 
 struct Driver;
+struct FreeWork;
 struct Gpu;
 class Graph;
 class Pool;
@@ -30,8 +31,8 @@ struct GraphAllocation {
   const std::uint64_t base;
   const std::uint64_t size;
   std::uint64_t graph = 0;                                       ///< id of the graph that owns it
-  bool freed_by_owner = false;                                   ///< the owner has a free node for it
-  bool freed_by_another = false;                                 ///< another graph has one
+  std::weak_ptr<const void> freed_by_owner;                      ///< claim of the owner's free node for it
+  std::weak_ptr<const void> freed_by_another;                    ///< claim of the free nodes of other graphs
   std::shared_ptr<PieceUse> use = std::make_shared<PieceUse>();  ///< the latest
   std::optional<Wait> last_use;  ///< the end of the latest launch that allocated or freed it
   /// Itself while it is allocated, as the calls so far decide: it then outlives its graph.
@@ -43,9 +44,9 @@ std::shared_ptr<GraphAllocation> find_graph_allocation(CUdeviceptr base);
 /// Memory for a new allocation node of this graph.
 CUresult new_graph_allocation(Driver& d, Gpu& gpu, const Graph& graph, std::size_t bytes,
                               std::shared_ptr<GraphAllocation>* out);
-/// Makes room in the books for a free node in this graph. CUDA_ERROR_INVALID_VALUE for an address that no
-/// allocation node gave, and for a second free.
-CUresult claim_graph_free(const Graph& graph, CUdeviceptr base);
+/// The work of a free node in this graph. CUDA_ERROR_INVALID_VALUE for an address that no allocation node
+/// gave, and for a second free.
+CUresult claim_graph_free(const Graph& graph, CUdeviceptr base, FreeWork* out);
 /// cuMemFreeAsync of an allocation that lives on after its graph's launch, and cuMemFree, when no work is
 /// queued.
 CUresult free_graph_allocation(Driver& d, const std::shared_ptr<GraphAllocation>& allocation,

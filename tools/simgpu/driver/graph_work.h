@@ -79,6 +79,7 @@ struct AllocWork {
 
 struct FreeWork {
   CUdeviceptr address = 0;
+  std::shared_ptr<const void> claim;  ///< the nodes that free this allocation, as long as there is one
 };
 
 /// What a node does. The order is that of kTypes in graph.cpp.
