@@ -302,3 +302,46 @@ TEST_CASE("capture: an event that is recorded again is an ordinary event") {
     return 0;
   });
 }
+
+TEST_CASE("capture: while it adds to a child graph, neither that nor what holds it goes") {
+  on_device({}, [] {
+    const CUgraph parent = new_graph();
+    const CUgraph inner = new_graph();
+    add_empty(inner, {});
+    CUgraphNode node = nullptr;
+    OK(cuGraphAddChildGraphNode(&node, parent, nullptr, 0, inner));
+    CUgraph child = nullptr;
+    OK(cuGraphChildGraphNodeGetGraph(node, &child));
+    const CUstream stream = new_stream();
+    OK(cuStreamBeginCaptureToGraph(stream, child, nullptr, nullptr, 0, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CUgraphNodeParams params{};
+    params.type = CU_GRAPH_NODE_TYPE_GRAPH;
+    params.graph.graph = inner;
+    EXPECT_RESULT(cuGraphDestroy(parent), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_RESULT(cuGraphDestroyNode(node), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_RESULT(cuGraphNodeSetParams(node, &params), CUDA_ERROR_INVALID_VALUE);
+    run(stream, 1);
+    run(stream, 2);
+    CUgraph captured = nullptr;
+    OK(cuStreamEndCapture(stream, &captured));
+    EXPECT(captured == child && nodes_of(child).size() == 3);
+    OK(cuGraphNodeSetParams(node, &params));
+    OK(cuGraphDestroyNode(node));
+    OK(cuGraphDestroy(parent));
+    return 0;
+  });
+}
+
+TEST_CASE("capture: an upload in a stream that captures leaves no executable graph") {
+  on_device({}, [] {
+    const CUgraph graph = new_graph();
+    add_empty(graph, {});
+    CUDA_GRAPH_INSTANTIATE_PARAMS params{};
+    params.flags = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+    params.hUploadStream = begin(CU_STREAM_CAPTURE_MODE_RELAXED);
+    CUgraphExec exec = nullptr;
+    EXPECT_RESULT(cuGraphInstantiateWithParams(&exec, graph, &params), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    EXPECT(exec == nullptr);
+    return 0;
+  });
+}

@@ -96,7 +96,7 @@ SIMGPU_API(cuGraphCreate, (CUgraph * out, unsigned flags), out, flags) {
 /// Child graphs, and graphs that a capture adds to, go with their owners.
 SIMGPU_API(cuGraphDestroy, (CUgraph handle), handle) {
   const auto it = graphs().owned.find(handle);
-  if (it == graphs().owned.end() || it->second->capturing) return CUDA_ERROR_INVALID_VALUE;
+  if (it == graphs().owned.end() || it->second->held_by_capture()) return CUDA_ERROR_INVALID_VALUE;
   graphs().owned.erase(it);
   return CUDA_SUCCESS;
 }
@@ -196,6 +196,8 @@ SIMGPU_API(cuGraphDestroyNode, (CUgraphNode handle), handle) {
   if (node == nullptr || node->graph->capturing || node->graph->has_memory_nodes()) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  const auto* child = std::get_if<ChildWork>(&node->work);
+  if (child != nullptr && child->graph->held_by_capture()) return CUDA_ERROR_INVALID_VALUE;
   node->graph->remove(node);
   return CUDA_SUCCESS;
 }

@@ -85,6 +85,10 @@ SIMGPU_API_TWINS(cuGraphInstantiateWithParams, _ptsz,
   const bool upload = (p->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0;
   const std::shared_ptr<Stream> stream = d.find_stream(&context, p->hUploadStream, per_thread);
   if (upload && stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (upload) {
+    const CUresult allowed = refuse_in_capture(*stream);
+    if (allowed != CUDA_SUCCESS) return allowed;
+  }
   const CUresult result = instantiate(Graph::find(graph), p, out);
   if (result != CUDA_SUCCESS || !upload) return result;
   return upload_graph(d, graphs().find(*out), stream);

@@ -165,6 +165,13 @@ std::vector<GraphNode*> Graph::in_order(GraphNode** in_cycle) const {
   return order;
 }
 
+bool Graph::held_by_capture() const {
+  return capturing || std::any_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
+           const auto* child = std::get_if<ChildWork>(&node->work);
+           return child != nullptr && child->graph->held_by_capture();
+         });
+}
+
 bool Graph::has_memory_nodes() const {
   return std::any_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
     if (const auto* child = std::get_if<ChildWork>(&node->work)) return child->graph->has_memory_nodes();

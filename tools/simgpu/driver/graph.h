@@ -70,6 +70,9 @@ class Graph {
   /// True if there is a node that allocates or frees memory, also in child graphs.
   [[nodiscard]] bool has_memory_nodes() const;
 
+  /// True while a capture adds nodes to it or to a graph inside it: then none of them may go.
+  [[nodiscard]] bool held_by_capture() const;
+
   GraphNode* parent = nullptr;     ///< the node that owns this child graph
   bool capturing = false;          ///< a capture adds nodes: no destruction, removal or instantiation
   bool moved = false;              ///< belongs to a child node for good: no use of its own

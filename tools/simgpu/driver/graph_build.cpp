@@ -39,6 +39,8 @@ CUresult set_work(GraphNode* node, NodeWork&& work) {
   if (auto* kernel = std::get_if<KernelWork>(&work)) {
     kernel->attributes = std::get<KernelWork>(node->work).attributes;  // they are set by calls of their own
   }
+  const auto* child = std::get_if<ChildWork>(&node->work);
+  if (child != nullptr && child->graph->held_by_capture()) return CUDA_ERROR_INVALID_VALUE;
   node->work = std::move(work);
   adopt_child(node);
   return CUDA_SUCCESS;
