@@ -1,6 +1,9 @@
 #include "tools/simgpu/driver/scheduler.h"
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
+#include <variant>
 
 #include "tools/simgpu/driver/driver.h"
 #include "tools/simgpu/driver/execute.h"
@@ -12,6 +15,8 @@ namespace simgpu {
 namespace {
 
 constexpr std::uint64_t kNone = 0;  ///< no stream has this id
+/// How long the order of what follows a host function waits for its end.
+constexpr std::chrono::milliseconds kPatience{200};
 
 }  // namespace
 
@@ -19,6 +24,7 @@ Scheduler::Scheduler(Driver& driver, const MachineConfig& config, Ledger& ledger
     : driver_(driver),
       device_mutex_(driver.mutex),
       ledger_(ledger),
+      host_thread_(driver.mutex),
       schedule_(config.schedule),
       random_(config.seed) {}
 
@@ -62,6 +68,7 @@ bool Scheduler::ready(Stream& stream) const {
   if (stream.running || stream.queue.empty()) return false;
   const Operation& next = stream.queue.front();
   if (next.until && !met(driver_, *next.until)) return false;
+  if (host_thread_.busy() && std::holds_alternative<HostCall>(next.work)) return false;
   const std::vector<Wait>& waits = next.waits;
   return std::all_of(waits.begin(), waits.end(),
                      [](const Wait& wait) { return wait.stream->completed >= wait.ticket; });
@@ -92,37 +99,38 @@ void Scheduler::sweep_unseen() {
 void Scheduler::run_first(const std::shared_ptr<Stream>& stream) {
   Operation operation = stream->queue.pop();
   const std::uint64_t ticket = stream->completed + 1;
-  bool ok = true;
   if (const auto* call = std::get_if<HostCall>(&operation.work)) {
     stream->running = true;
     ledger_.host_can_see(*stream, ticket);
-    device_mutex_.unlock();
-    run_host_function(*call);
-    device_mutex_.lock();
-    stream->running = false;
-  } else {
-    const auto* write = std::get_if<ValueWrite>(&operation.work);
-    if (write != nullptr && !driver_.is_device_address(write->address)) {
-      ledger_.host_can_see(*stream, ticket);
-    }
-    ok = execute(*stream, operation);
+    host_thread_.run(*call, [this, stream, ticket] {
+      stream->running = false;
+      count_done(*stream, ticket);
+      unlist_if_empty(*stream);
+    });
+    // So what follows has a fixed order, unless the function waits for this thread.
+    return host_thread_.wait(kPatience);
   }
-  stream->completed = std::max(stream->completed, ticket);
-  ledger_.completed(*stream, stream->completed);
-  add(page().operations_executed);
-  if (std::holds_alternative<HostCall>(operation.work)) host_function_done_.notify_all();
+  const auto* write = std::get_if<ValueWrite>(&operation.work);
+  if (write != nullptr && !driver_.is_device_address(write->address)) {
+    ledger_.host_can_see(*stream, ticket);
+  }
+  const bool ok = execute(*stream, operation);
+  count_done(*stream, ticket);
   if (!ok) discard(stream->context);
   unlist_if_empty(*stream);
 }
 
-void Scheduler::wait_for_host_function() {
-  std::unique_lock lock(device_mutex_, std::adopt_lock);
-  host_function_done_.wait(lock);
-  lock.release();
+void Scheduler::count_done(Stream& stream, std::uint64_t ticket) {
+  stream.completed = std::max(stream.completed, ticket);
+  ledger_.completed(stream, stream.completed);
+  add(page().operations_executed);
 }
 
-void Scheduler::step_toward(const std::shared_ptr<Stream>& stream, std::uint64_t ticket) {
+void Scheduler::step_toward(const std::shared_ptr<Stream>& stream, std::uint64_t ticket, Blocking blocking) {
   if (stream->completed >= ticket) return;
+  const auto wait_for_host_function = [&] {
+    if (blocking == Blocking::kAllowed) host_thread_.wait(std::nullopt);
+  };
   std::shared_ptr<Stream> at = stream;
   for (;;) {
     if (at->running) return wait_for_host_function();
@@ -136,7 +144,10 @@ void Scheduler::step_toward(const std::shared_ptr<Stream>& stream, std::uint64_t
       if (!run_some_ready(kNone)) wait_for_others(driver_);
       return;
     }
-    if (blocked_by == nullptr) return run_first(at);
+    if (blocked_by == nullptr) {
+      const bool host = std::holds_alternative<HostCall>(at->queue.front().work);
+      return host && host_thread_.busy() ? wait_for_host_function() : run_first(at);
+    }
     at = blocked_by->stream;
   }
 }
@@ -217,7 +228,7 @@ void Scheduler::drain(const Context* context) {
 }
 
 bool Scheduler::poll(const std::shared_ptr<Stream>& stream, std::uint64_t ticket) {
-  if (stream->completed < ticket && random_.one_in(4)) step_toward(stream, ticket);
+  if (stream->completed < ticket && random_.one_in(4)) step_toward(stream, ticket, Blocking::kRefused);
   if (stream->completed < ticket) return false;
   ledger_.host_waited(*stream, ticket);
   stream->host_saw = std::max(stream->host_saw, ticket);

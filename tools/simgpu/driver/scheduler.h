@@ -1,11 +1,11 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <vector>
 
+#include "tools/simgpu/driver/host_thread.h"
 #include "tools/simgpu/driver/random.h"
 #include "tools/simgpu/driver/stream.h"
 #include "tools/simgpu/machine/machine.h"
@@ -16,7 +16,7 @@ class Ledger;
 struct Driver;
 
 /// Decides when queued work runs. There is no thread of the device's own: work runs inside API calls, in the
-/// calling thread, under the device lock.
+/// calling thread, under the device lock; but host functions run in a thread of theirs.
 ///
 /// Adversarial order: work stays queued as long as the rules allow. What the rules are: an operation runs
 /// after the one before it in its stream and after its waits; the legacy stream's waits are added when work
@@ -60,26 +60,29 @@ class Scheduler {
   void discard(const Context* context);
 
  private:
+  /// Whether a step may wait for a host function that another thread waits for.
+  enum class Blocking { kAllowed, kRefused };
   enum class Mood { kNothing, kEverything, kALittle, kAllButOne };
 
   bool ready(Stream& stream) const;
   void complete(const std::shared_ptr<Stream>& stream, std::uint64_t ticket);
   /// One step towards that operation: runs the first operation of the chain that it waits for. Where that
   /// waits for a value in memory, runs something else that can run, or waits a moment for whoever writes it.
-  void step_toward(const std::shared_ptr<Stream>& stream, std::uint64_t ticket);
+  void step_toward(const std::shared_ptr<Stream>& stream, std::uint64_t ticket,
+                   Blocking blocking = Blocking::kAllowed);
   void run_first(const std::shared_ptr<Stream>& stream);
+  void count_done(Stream& stream, std::uint64_t ticket);
   /// Runs the first operation of a ready stream, chosen by chance, but not of the stream with this id.
   bool run_some_ready(std::uint64_t except_id);
   void add_legacy_waits(const std::shared_ptr<Stream>& stream, Operation& operation) const;
   void unlist_if_empty(Stream& stream);
   void sweep_unseen();
-  void wait_for_host_function();
   void change_mood();
 
   Driver& driver_;
   std::mutex& device_mutex_;
   Ledger& ledger_;
-  std::condition_variable host_function_done_;
+  HostThread host_thread_;
   Schedule schedule_;
   Random random_;
   Mood mood_ = Mood::kALittle;

@@ -161,16 +161,16 @@ void add_body(const void* host_stub, const SimgpuKernelBody* body) {
     d->set_body(it->second.binary->library, it->second.name.c_str(), body);
 }
 
-void forget_fat_binary(void** handle) {
+namespace {
+
+/// Takes the binary and all that belongs to it out of the registry.
+std::unique_ptr<FatBinary> take_out(void** handle) {
   Registry& r = registry();
   const std::scoped_lock lock(r.mutex);
   const auto it = r.binaries.find(handle);
-  if (it == r.binaries.end()) return;
-  const FatBinary& binary = *it->second;
-  cudaError_t why = cudaSuccess;
-  if (binary.library != nullptr && !exiting()) {
-    if (const DriverTable* d = driver(false, &why)) d->cuLibraryUnload(binary.library);
-  }
+  if (it == r.binaries.end()) return nullptr;
+  std::unique_ptr<FatBinary> taken = std::move(it->second);
+  const FatBinary& binary = *taken;
   for (const void* stub : binary.stubs) {
     const auto function = r.functions.find(stub);
     if (function == r.functions.end() || function->second.binary != &binary) continue;
@@ -180,6 +180,17 @@ void forget_fat_binary(void** handle) {
   }
   for (const void* variable : binary.variables) r.variables.erase(variable);
   r.binaries.erase(it);
+  return taken;
+}
+
+}  // namespace
+
+void forget_fat_binary(void** handle) {
+  const std::unique_ptr<FatBinary> binary = take_out(handle);
+  if (binary == nullptr || binary->library == nullptr || exiting()) return;
+  cudaError_t why = cudaSuccess;
+  // Not with the registry locked: unloading waits for host functions, and these for threads that launch.
+  if (const DriverTable* d = driver(false, &why)) d->cuLibraryUnload(binary->library);
 }
 
 CUresult find_kernel(const DriverTable& d, const void* stub_or_kernel, CUkernel* out) {
