@@ -326,6 +326,7 @@ BlockId Residency::take_freed(Bytes requested, Bytes span) noexcept {
   freed_.erase(best);
   block.forget_uses();
   block.set_requested(requested);
+  block.is_slab = false;  // it may have been one
   block.settle(BlockState::kResident);
   return id;
 }

@@ -251,3 +251,22 @@ TEST_CASE("copy: memsets fill elements of one, two and four bytes") {
     return 0;
   });
 }
+
+TEST_CASE("copy: shapes whose bytes do not fit an address space are refused") {
+  on_device({}, [] {
+    const CUdeviceptr from = alloc(4096);
+    const CUdeviceptr to = alloc(4096);
+    EXPECT_RESULT(cuMemsetD32(to, 0, (std::size_t{1} << 62) + 1), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_RESULT(cuMemsetD2D8(to, std::size_t{1} << 61, 0, 16, 9), CUDA_ERROR_INVALID_VALUE);
+    CUDA_MEMCPY2D shape{};
+    shape.srcMemoryType = shape.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    shape.srcDevice = from;
+    shape.dstDevice = to;
+    shape.srcPitch = shape.dstPitch = std::size_t{1} << 61;
+    shape.WidthInBytes = 16;
+    shape.Height = 9;
+    EXPECT_RESULT(cuMemcpy2D(&shape), CUDA_ERROR_INVALID_VALUE);
+    OK(cuCtxSynchronize());
+    return 0;
+  });
+}

@@ -131,3 +131,31 @@ TEST_CASE("devices: an error in one device's context leaves the other usable") {
             return 0;
           }) == 0);
 }
+
+TEST_CASE("devices: a mapping is reached by copies and memsets of the devices that have access") {
+  REQUIRE(on_device(two_devices(), [] {
+            use(0);
+            CUmemAllocationProp prop{};
+            prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+            prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+            prop.location.id = 1;
+            CUmemGenericAllocationHandle handle = 0;
+            OK(cuMemCreate(&handle, kFrame, &prop, 0));
+            CUdeviceptr base = 0;
+            OK(cuMemAddressReserve(&base, kFrame, 0, 0, 0));
+            OK(cuMemMap(base, kFrame, 0, handle, 0));
+            CUmemAccessDesc access{};
+            access.location = prop.location;
+            access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+            OK(cuMemSetAccess(base, kFrame, &access, 1));
+            use(1);
+            OK(cuMemsetD32(base, 1, 16));
+            std::uint32_t word = 0;
+            OK(cuMemcpyDtoH(&word, base, sizeof word));
+            EXPECT(word == 1);
+            use(0);
+            OK(cuMemsetD32Async(base, 2, 16, nullptr));
+            EXPECT_RESULT(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+            return 0;
+          }) == 0);
+}

@@ -255,3 +255,21 @@ TEST_CASE("fault: threads that share the device see one error and no hang") {
     return 0;
   });
 }
+
+TEST_CASE("fault: stream memory operations end where memory has no access, or not such access") {
+  for (const bool write : {false, true}) {
+    on_device({}, [write] {
+      Vmm memory;
+      CUmemAccessDesc access{};
+      access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+      access.flags = write ? CU_MEM_ACCESS_FLAGS_PROT_READ : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+      OK(cuMemSetAccess(memory.base, kFrame, &access, 1));
+      CUstream stream = nullptr;
+      OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+      OK(write ? cuStreamWriteValue32(stream, memory.base, 1, 0)
+               : cuStreamWaitValue32(stream, memory.base, 0, CU_STREAM_WAIT_VALUE_GEQ));
+      EXPECT_RESULT(cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+      return 0;
+    });
+  }
+}

@@ -145,6 +145,20 @@ TEST_CASE("edges: after a large block is freed, its size no longer counts") {
   for (int i = 0; i < 8; ++i) (void)program.allocate(MiB(4));
 }
 
+TEST_CASE("edges: the memory of an emptied slab is a block like any other") {
+  Program program({});
+  const Bytes small(1 << 20);
+  std::vector<DevicePtr> blocks;
+  for (int i = 0; i < 3; ++i) blocks.push_back(program.allocate(small));
+  for (const DevicePtr at : blocks) REQUIRE(program.free(at).ok());
+  const DevicePtr large = program.allocate(small + Bytes(128 << 10));
+  CHECK(program.touch({large}, 0).ok());
+  CHECK(program.runtime().describe(large).size == small + Bytes(128 << 10));
+  CHECK(program.free(large).ok());
+  // And back: no slab takes a block for one of its own.
+  for (int i = 0; i < 3; ++i) (void)program.allocate(small);
+}
+
 TEST_CASE("edges: what must stay is refused where it would leave no room for what moves") {
   Program program({});
   SECTION("small allocations first") {

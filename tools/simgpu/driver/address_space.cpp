@@ -264,11 +264,13 @@ bool AddressSpace::mend(std::uint64_t address, bool write) const {
   return open_pages(m->base + frame * kFrameBytes, kFrameBytes, allowed);
 }
 
-void AddressSpace::touch(std::uint64_t address, std::uint64_t bytes) const {
+bool AddressSpace::touch(std::uint64_t address, std::uint64_t bytes) const {
   const std::uint64_t end = address + bytes;
   for (std::uint64_t at = address; at < end; at = (at / kFrameBytes + 1) * kFrameBytes) {
-    static_cast<void>(mend(at, false));
+    const Mapping* m = mapping_at(at);
+    if (m != nullptr && !m->open && !mend(at, false)) return false;
   }
+  return true;
 }
 
 void AddressSpace::poison(std::uint64_t address, std::uint64_t bytes) const {

@@ -61,8 +61,8 @@ class AddressSpace {
                       bool plain);
 
   /// To be called before anything touches device memory other than in guarded work: opens frames that were
-  /// never touched. What is not mapped, or has no such access, stays closed.
-  void touch(std::uint64_t address, std::uint64_t bytes) const;
+  /// never touched. False if the host has no memory or no mappings left for them.
+  bool touch(std::uint64_t address, std::uint64_t bytes) const;
   /// The same for guarded work that trapped: true if the touch is allowed and will succeed now. Safe in a
   /// signal handler.
   [[nodiscard]] bool mend(std::uint64_t address, bool write) const;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tools/simgpu/driver/api.h"
+#include "tools/simgpu/driver/capability.h"
 
 namespace simgpu {
 namespace {
@@ -15,10 +16,11 @@ std::string pci_bus_id(int ordinal) {
   return text;
 }
 
-/// Attributes of a device of compute capability 9; what a profile states comes from there. Attributes that
-/// are not listed are 0: the feature is absent.
+/// What a profile states comes from there, what follows from the compute capability from its table; clocks,
+/// caches and the bus are those of an H100. Attributes that are not listed are 0: the feature is absent.
 int attribute_value(const Gpu& gpu, CUdevice_attribute attribute) {
   const DeviceConfig& config = gpu.config;
+  const Capability& capability = capability_of(config);
   switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
       return config.compute_major >= 9 ? 1 : 0;
@@ -42,11 +44,11 @@ int attribute_value(const Gpu& gpu, CUdevice_attribute attribute) {
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
       return 48 << 10;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
-      return 227 << 10;
+      return capability.shared_per_block;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
-      return 228 << 10;
+      return capability.shared_per_sm;
     case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
-      return 1 << 10;
+      return capability.reserved_per_block;
     case CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY:
       return 64 << 10;
     case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
@@ -57,9 +59,9 @@ int attribute_value(const Gpu& gpu, CUdevice_attribute attribute) {
     case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR:
       return 64 << 10;
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
-      return 2048;
+      return capability.threads_per_sm;
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
-      return 32;
+      return capability.blocks_per_sm;
     case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
       return 1980000;
     case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
@@ -75,7 +77,7 @@ int attribute_value(const Gpu& gpu, CUdevice_attribute attribute) {
     case CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT:
       return 512;
     case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
-      return 3;
+      return config.link_copy_engines;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
       return gpu.ordinal + 1;
     case CU_DEVICE_ATTRIBUTE_GPU_OVERLAP:

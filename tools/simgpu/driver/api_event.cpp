@@ -102,7 +102,7 @@ SIMGPU_API(cuEventQuery, (CUevent handle), handle) {
   if (allowed != CUDA_SUCCESS) return allowed;
   if (const auto foreign = foreign_record(d, *event)) {
     wait_for_others(d);
-    return met(d, *foreign) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return came_about(*foreign) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   }
   if (event->record == nullptr) return CUDA_SUCCESS;
   const std::shared_ptr<EventRecord> record = event->record;
@@ -117,7 +117,7 @@ SIMGPU_API(cuEventSynchronize, (CUevent handle), handle) {
   const CUresult allowed = may_wait(*event);
   if (allowed != CUDA_SUCCESS) return allowed;
   if (const auto foreign = foreign_record(d, *event)) {
-    while (!met(d, *foreign)) {
+    while (!came_about(*foreign)) {
       d.scheduler.run_everything_ready();
       wait_for_others(d);
     }

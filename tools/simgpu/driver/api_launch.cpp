@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "tools/simgpu/driver/capability.h"
 #include "tools/simgpu/driver/launch_request.h"
 
 /// "Execution Control" and "Occupancy" of the CUDA driver API.
@@ -26,7 +27,7 @@ CUresult check_cluster(const Context& context, const Kernel* kernel, const CUlau
                                                                     : CUDA_ERROR_INVALID_CLUSTER_SIZE;
 }
 
-/// Attributes that only tune are accepted; those that order work in a way the scheduler has not are refused.
+/// Attributes that only tune, or allow what need not be done, are accepted; all others are refused.
 CUresult read_attributes(const Context& context, const Kernel* kernel, const CUlaunchConfig& c,
                          Attributes* out) {
   if (c.numAttrs > 0 && c.attrs == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -39,11 +40,19 @@ CUresult read_attributes(const Context& context, const Kernel* kernel, const CUl
         if (const CUresult fits = check_cluster(context, kernel, c, c.attrs[i].value); fits != CUDA_SUCCESS)
           return fits;
         break;
-      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-      case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-        return CUDA_ERROR_NOT_SUPPORTED;
-      default:
+      case CU_LAUNCH_ATTRIBUTE_IGNORE:
+      case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+      case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:  // allows the kernel to start early
+      case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+      case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+      case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
         break;
+      default:
+        return CUDA_ERROR_NOT_SUPPORTED;
     }
   }
   return CUDA_SUCCESS;
@@ -64,14 +73,15 @@ CUlaunchConfig shape(unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigne
   return CUlaunchConfig{gx, gy, gz, bx, by, bz, shared, stream, nullptr, 0};
 }
 
-CUresult occupancy(Driver& d, int* blocks, CUfunction handle, int block_threads, std::size_t dynamic_shared) {
+CUresult occupancy(Driver& d, const Context& context, int* blocks, CUfunction handle, int block_threads,
+                   std::size_t dynamic_shared) {
   const Kernel* kernel = find_kernel(d, handle);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (blocks == nullptr || block_threads <= 0 || block_threads > static_cast<int>(kMaxBlockThreads)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const bool fits = dynamic_shared <= static_cast<std::size_t>(kernel->max_dynamic_shared);
-  *blocks = fits ? active_blocks(block_threads, dynamic_shared) : 0;
+  *blocks = fits ? active_blocks(*context.gpu, block_threads, dynamic_shared) : 0;
   return CUDA_SUCCESS;
 }
 
@@ -82,7 +92,7 @@ CUresult best_block_size(Driver& d, const Context& context, int* grid, int* bloc
       limit > 0 ? std::min(limit, static_cast<int>(kMaxBlockThreads)) : static_cast<int>(kMaxBlockThreads);
   const std::size_t shared = shared_of != nullptr ? shared_of(threads) : dynamic_shared;
   int blocks = 0;
-  const CUresult result = occupancy(d, &blocks, handle, threads, shared);
+  const CUresult result = occupancy(d, context, &blocks, handle, threads, shared);
   if (result != CUDA_SUCCESS) return result;
   *grid = blocks * context.gpu->config.compute_multiprocessors;
   *block = threads;
@@ -119,14 +129,14 @@ SIMGPU_API_TWINS(cuLaunchCooperativeKernel, _ptsz,
 
 SIMGPU_API_CONTEXT(cuOccupancyMaxActiveBlocksPerMultiprocessor,
                    (int* blocks, CUfunction f, int threads, size_t shared), blocks, f, threads, shared) {
-  return occupancy(d, blocks, f, threads, shared);
+  return occupancy(d, context, blocks, f, threads, shared);
 }
 
 SIMGPU_API_CONTEXT(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
                    (int* blocks, CUfunction f, int threads, size_t shared, unsigned flags), blocks, f,
                    threads, shared, flags) {
   if (flags > CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE) return CUDA_ERROR_INVALID_VALUE;
-  return occupancy(d, blocks, f, threads, shared);
+  return occupancy(d, context, blocks, f, threads, shared);
 }
 
 SIMGPU_API_CONTEXT(cuOccupancyMaxPotentialBlockSize,
@@ -148,7 +158,9 @@ SIMGPU_API_CONTEXT(cuOccupancyAvailableDynamicSMemPerBlock,
                    (size_t * bytes, CUfunction f, int blocks, int threads), bytes, f, blocks, threads) {
   if (find_kernel(d, f) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (bytes == nullptr || blocks <= 0 || threads <= 0) return CUDA_ERROR_INVALID_VALUE;
-  *bytes = kSharedPerMultiprocessor / static_cast<std::size_t>(blocks) - kReservedShared;
+  const Capability& c = capability_of(context.gpu->config);
+  if (blocks > c.blocks_per_sm) return CUDA_ERROR_INVALID_VALUE;
+  *bytes = static_cast<std::size_t>(c.shared_per_sm / blocks - c.reserved_per_block);
   return CUDA_SUCCESS;
 }
 

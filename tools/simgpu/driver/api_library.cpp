@@ -200,8 +200,10 @@ SIMGPU_API(cuKernelGetAttribute, (int* value, CUfunction_attribute attribute, CU
 SIMGPU_API(cuKernelSetAttribute, (CUfunction_attribute attribute, int value, CUkernel handle, CUdevice dev),
            attribute, value, handle, dev) {
   Kernel* kernel = find_kernel(d, handle);
-  if (d.gpu_at(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  return kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : set_kernel_attribute(attribute, value, *kernel);
+  const Gpu* gpu = d.gpu_at(dev);
+  if (gpu == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  return kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE
+                           : set_kernel_attribute(attribute, value, *gpu, *kernel);
 }
 
 SIMGPU_API(cuKernelSetCacheConfig, (CUkernel handle, CUfunc_cache config, CUdevice dev), handle, config,

@@ -97,7 +97,8 @@ SIMGPU_API_CONTEXT(cuFuncGetAttribute, (int* value, CUfunction_attribute attribu
 SIMGPU_API_CONTEXT(cuFuncSetAttribute, (CUfunction handle, CUfunction_attribute attribute, int value), handle,
                    attribute, value) {
   Kernel* kernel = find_kernel(d, handle);
-  return kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : set_kernel_attribute(attribute, value, *kernel);
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return set_kernel_attribute(attribute, value, *context.gpu, *kernel);
 }
 
 SIMGPU_API_CONTEXT(cuFuncSetCacheConfig, (CUfunction handle, CUfunc_cache config), handle, config) {

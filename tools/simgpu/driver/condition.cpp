@@ -30,14 +30,21 @@ bool compare(std::uint64_t address, T value, unsigned how) {
 
 }  // namespace
 
-bool value_usable(const Driver& driver, std::uint64_t address, std::uint32_t bits) {
+bool value_usable(const Driver& driver, const Context& context, std::uint64_t address, std::uint32_t bits,
+                  bool write) {
   const std::uint64_t bytes = bits / 8;
-  return driver.host.covers(address, bytes) || driver.usable_range(address, bytes);
+  if (driver.host.covers(address, bytes)) return true;
+  return driver.usable_range(address, bytes) && driver.accessible(context, address, bytes, write) &&
+         driver.space.touch(address, bytes);
 }
 
-bool met(const Driver& driver, const Condition& condition) {
-  if (!condition.in_machine && !value_usable(driver, condition.address, condition.bits)) return true;
-  if (!condition.in_machine) driver.space.touch(condition.address, condition.bits / 8);
+bool met(const Driver& driver, const Context& context, const Condition& condition) {
+  if (!condition.in_machine && !value_usable(driver, context, condition.address, condition.bits, false))
+    return true;
+  return came_about(condition);
+}
+
+bool came_about(const Condition& condition) {
   if (condition.bits == 64) {
     return compare<std::uint64_t, std::int64_t>(condition.address, condition.value, condition.compare);
   }

@@ -6,6 +6,7 @@
 
 namespace simgpu {
 
+struct Context;
 struct Driver;
 
 /// A value in memory that must have come about before an operation runs: of a stream memory operation
@@ -20,9 +21,13 @@ struct Condition {
 
 /// True if it is so now, and also where the address cannot be read any more: the operation then runs and says
 /// what is wrong.
-bool met(const Driver& driver, const Condition& condition);
+bool met(const Driver& driver, const Context& context, const Condition& condition);
 
-/// True if work may read or write a value of this size here now.
-bool value_usable(const Driver& driver, std::uint64_t address, std::uint32_t bits);
+/// The same for a value in the machine file.
+bool came_about(const Condition& condition);
+
+/// True if work of the context may read, or write, a value of this size here now; it can then be touched.
+bool value_usable(const Driver& driver, const Context& context, std::uint64_t address, std::uint32_t bits,
+                  bool write);
 
 }  // namespace simgpu

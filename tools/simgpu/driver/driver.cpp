@@ -294,6 +294,11 @@ bool Driver::accessible(const Context& context, std::uint64_t address, std::uint
   return false;
 }
 
+bool Driver::copyable(const Context& context, std::uint64_t address, std::uint64_t bytes) const {
+  const Mapping* mapping = space.mapping_at(address);
+  return (mapping != nullptr && mapping->physical->plain) || accessible(context, address, bytes, false);
+}
+
 bool Driver::is_device_address(std::uint64_t address) const {
   return space.reservation_at(address) != nullptr || heap.freed_at(address) != nullptr;
 }

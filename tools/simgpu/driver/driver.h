@@ -105,6 +105,9 @@ struct Driver {
   /// device itself, of a peer that the context has enabled, or mapped with access for the device.
   [[nodiscard]] bool accessible(const Context& context, std::uint64_t address, std::uint64_t bytes,
                                 bool write) const;
+  /// True if the context's device may copy from or to there: what it can use, and plain memory of other
+  /// devices, whose bytes go by the host.
+  [[nodiscard]] bool copyable(const Context& context, std::uint64_t address, std::uint64_t bytes) const;
   /// True if the address is in the devices' address space at all.
   [[nodiscard]] bool is_device_address(std::uint64_t address) const;
   /// What is, was or might have been at this address, for messages.

@@ -154,6 +154,19 @@ bool still_pinned(const Copy& c) {
   return !c.dst_pinned || host.covers(c.dst, c.extent(c.dst_pitch, c.dst_slice));
 }
 
+/// Page tables know what any device may do; what this one may is asked here.
+bool within_reach(const Stream& stream, const Copy& c, Fault* fault) {
+  const Driver& d = *driver();
+  const auto look = [&](bool device, std::uint64_t address, std::uint64_t extent, bool write) {
+    if (!device || d.copyable(*stream.context, address, extent)) return true;
+    fault->address = address;
+    fault->write = write;
+    return false;
+  };
+  return look(c.src_device, c.src, c.extent(c.src_pitch, c.src_slice), false) &&
+         look(c.dst_device, c.dst, c.extent(c.dst_pitch, c.dst_slice), true);
+}
+
 bool run_copy(const Stream& stream, const Copy& copy, std::uint64_t call) {
   if (copy.bytes() == 0) return true;
   if (!still_pinned(copy)) {
@@ -165,7 +178,7 @@ bool run_copy(const Stream& stream, const Copy& copy, std::uint64_t call) {
   Faults::Kept kept;
   if (faults.active()) kept = faults.before_copy(copy);
   Fault fault;
-  if (!run_guarded(&copy_rows, const_cast<Copy*>(&copy), &fault)) {
+  if (!within_reach(stream, copy, &fault) || !run_guarded(&copy_rows, const_cast<Copy*>(&copy), &fault)) {
     fail(stream, fault_text(copy_name(copy), fault), CUDA_ERROR_ILLEGAL_ADDRESS);
     return false;
   }
@@ -198,7 +211,14 @@ bool run_early_read(const Stream& stream, const EarlyRead& read) {
 bool run_fill(const Stream& stream, const Fill& fill, std::uint64_t call) {
   Fault fault;
   const std::uint64_t bytes = fill.width * fill.element * fill.height;
-  if (bytes != 0 && !run_guarded(&fill_rows, const_cast<Fill*>(&fill), &fault)) {
+  const Driver& d = *driver();
+  const bool out_of_reach =
+      d.is_device_address(fill.dst) && !d.accessible(*stream.context, fill.dst, fill.extent(), true);
+  if (out_of_reach) {
+    fault.address = fill.dst;
+    fault.write = true;
+  }
+  if (bytes != 0 && (out_of_reach || !run_guarded(&fill_rows, const_cast<Fill*>(&fill), &fault))) {
     const std::string who = "memset of " + std::to_string(bytes) + " bytes at " + hex(fill.dst);
     fail(stream, fault_text(who, fault), CUDA_ERROR_ILLEGAL_ADDRESS);
     return false;
@@ -211,7 +231,9 @@ bool run_fill(const Stream& stream, const Fill& fill, std::uint64_t call) {
 
 /// A wait for a value goes on when the value is there, or when its place is no longer the program's.
 bool check_value(const Stream& stream, const Condition& condition) {
-  if (condition.in_machine || value_usable(*driver(), condition.address, condition.bits)) return true;
+  if (condition.in_machine ||
+      value_usable(*driver(), *stream.context, condition.address, condition.bits, false))
+    return true;
   fail(stream,
        "illegal address: a wait for a value at " + hex(condition.address) + ", " +
            driver()->describe(condition.address),
@@ -220,14 +242,13 @@ bool check_value(const Stream& stream, const Condition& condition) {
 }
 
 bool run_write(const Stream& stream, const ValueWrite& write, std::uint64_t call) {
-  if (!value_usable(*driver(), write.address, write.bits)) {
+  if (!value_usable(*driver(), *stream.context, write.address, write.bits, true)) {
     fail(stream,
          "illegal address: a write of a value at " + hex(write.address) + ", " +
              driver()->describe(write.address),
          CUDA_ERROR_ILLEGAL_ADDRESS);
     return false;
   }
-  driver()->space.touch(write.address, write.bits / 8);
   if (write.bits == 64) {
     std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(write.address))
         .store(write.value, std::memory_order_release);

@@ -121,10 +121,11 @@ CUresult Faults::meet_call(Driver& d, std::string_view name, std::string_view ba
   }
   if (fault.action == CallFault::Action::kFail) return static_cast<CUresult>(fault.code);
   lost_ = fault.code == 0 ? kUsualLoss : static_cast<CUresult>(fault.code);
-  for (const auto& [handle, context] : d.contexts) {
-    context->sticky = lost_;
-    d.scheduler.discard(context);
-  }
+  // discard() lets other threads in; they may make contexts.
+  std::vector<Context*> all;
+  for (const auto& [handle, context] : d.contexts) all.push_back(context);
+  for (Context* context : all) context->sticky = lost_;
+  for (Context* context : all) d.scheduler.discard(context);
   report_error("the fault plan has lost the device, in " + std::string(name));
   return lost_;
 }

@@ -58,9 +58,8 @@ const std::string* kernel_name(const std::string& symbol) {
 
 /// One number for each byte of device memory, wherever it is mapped; host memory is its own address.
 std::uint64_t device_place(const Physical& physical, std::uint64_t offset) {
-  constexpr unsigned kOffsetBits = 37;
   constexpr std::uint64_t kDevice = std::uint64_t{1} << 63;
-  return kDevice | physical.id << kOffsetBits | offset;
+  return kDevice | (physical.place + offset);
 }
 
 /// What a launch declares. One is enough: the device lock is held.

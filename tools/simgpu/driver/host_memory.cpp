@@ -84,6 +84,7 @@ const PinnedRange* HostMemory::range_at(std::uint64_t address) const {
 
 bool HostMemory::covers(std::uint64_t address, std::uint64_t bytes) const {
   const std::uint64_t end = address + bytes;
+  if (end < address) return false;
   for (const PinnedRange* r = range_at(address); r != nullptr; r = range_at(r->base + r->size)) {
     if (end <= r->base + r->size) return true;
   }

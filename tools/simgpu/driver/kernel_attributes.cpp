@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tools/simgpu/driver/capability.h"
 #include "tools/simgpu/driver/library.h"
 
 namespace simgpu {
@@ -9,7 +10,6 @@ namespace {
 
 constexpr int kThreadsOfLargestBlock = 1024;
 constexpr int kRegistersOfSmallKernel = 32;
-constexpr int kMaxDynamicShared = 227 << 10;
 
 /// CUDA C++ programming guide, "Compute Capabilities": registers of a block, and how they are given out.
 constexpr int kRegistersPerBlock = 64 << 10;
@@ -87,10 +87,10 @@ CUresult kernel_attribute(int* value, CUfunction_attribute attribute, const Kern
   return CUDA_SUCCESS;
 }
 
-CUresult set_kernel_attribute(CUfunction_attribute attribute, int value, Kernel& kernel) {
+CUresult set_kernel_attribute(CUfunction_attribute attribute, int value, const Gpu& gpu, Kernel& kernel) {
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-      if (value < 0 || value > kMaxDynamicShared) return CUDA_ERROR_INVALID_VALUE;
+      if (value < 0 || value > capability_of(gpu.config).shared_per_block) return CUDA_ERROR_INVALID_VALUE;
       kernel.max_dynamic_shared = value;
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:

@@ -8,8 +8,8 @@ namespace simgpu {
 /// whose registers nobody has counted yet, gets the numbers of a small kernel.
 CUresult kernel_attribute(int* value, CUfunction_attribute attribute, const Kernel& kernel, const Gpu& gpu);
 
-/// cuFuncSetAttribute: the attributes that may be set.
-CUresult set_kernel_attribute(CUfunction_attribute attribute, int value, Kernel& kernel);
+/// cuFuncSetAttribute: the attributes that may be set, as far as the device can do it.
+CUresult set_kernel_attribute(CUfunction_attribute attribute, int value, const Gpu& gpu, Kernel& kernel);
 
 /// The most threads of a block that a launch may have: as __launch_bounds__ says, and as many as there are
 /// registers for.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tools/simgpu/driver/capability.h"
 #include "tools/simgpu/driver/digest_launch.h"
 #include "tools/simgpu/driver/kernel_attributes.h"
 #include "tools/simgpu/driver/library.h"
@@ -13,8 +14,6 @@ namespace {
 constexpr unsigned kMaxBlockZ = 64;
 constexpr unsigned kMaxGridX = 0x7fffffff;
 constexpr unsigned kMaxGridYz = 65535;
-constexpr int kThreadsPerMultiprocessor = 2048;
-constexpr int kBlocksPerMultiprocessor = 32;
 
 bool shape_ok(const CUlaunchConfig& c) {
   if (c.gridDimX == 0 || c.gridDimY == 0 || c.gridDimZ == 0) return false;
@@ -58,10 +57,12 @@ CUresult take_params(const Kernel& kernel, void** params, void** extra, std::vec
 
 }  // namespace
 
-int active_blocks(int block_threads, std::size_t dynamic_shared) {
-  const std::size_t by_shared = kSharedPerMultiprocessor / (dynamic_shared + kReservedShared);
-  return std::min(
-      {kThreadsPerMultiprocessor / block_threads, kBlocksPerMultiprocessor, static_cast<int>(by_shared)});
+int active_blocks(const Gpu& gpu, int block_threads, std::size_t dynamic_shared) {
+  const Capability& c = capability_of(gpu.config);
+  const std::size_t of_block = dynamic_shared + static_cast<std::size_t>(c.reserved_per_block);
+  const auto shared = static_cast<std::size_t>(c.shared_per_sm);
+  const int by_shared = of_block == 0 ? c.blocks_per_sm : static_cast<int>(shared / of_block);
+  return std::min({c.threads_per_sm / block_threads, c.blocks_per_sm, by_shared});
 }
 
 CUresult make_launch(Driver& d, Context& context, CUfunction handle, const CUlaunchConfig& c, void** params,
@@ -79,7 +80,7 @@ CUresult make_launch(Driver& d, Context& context, CUfunction handle, const CUlau
     if (const CUresult prepared = prepare_digest(d, *kernel); prepared != CUDA_SUCCESS) return prepared;
   }
   if (cooperative) {
-    const auto fits = static_cast<std::uint64_t>(active_blocks(threads, c.sharedMemBytes)) *
+    const auto fits = static_cast<std::uint64_t>(active_blocks(*context.gpu, threads, c.sharedMemBytes)) *
                       static_cast<std::uint64_t>(context.gpu->config.compute_multiprocessors);
     if (std::uint64_t{c.gridDimX} * c.gridDimY * c.gridDimZ > fits)
       return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;

@@ -6,11 +6,9 @@
 namespace simgpu {
 
 inline constexpr unsigned kMaxBlockThreads = 1024;
-inline constexpr std::size_t kSharedPerMultiprocessor = std::size_t{228} << 10;
-inline constexpr std::size_t kReservedShared = std::size_t{1} << 10;
 
 /// Blocks of this shape that are resident on a multiprocessor at once.
-int active_blocks(int block_threads, std::size_t dynamic_shared);
+int active_blocks(const Gpu& gpu, int block_threads, std::size_t dynamic_shared);
 
 /// Checks a launch, loads its kernel into the context, and copies its parameters, given one by one or packed
 /// in `extra`. The stream and the attributes of `c` are not looked at.

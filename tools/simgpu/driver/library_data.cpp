@@ -36,10 +36,11 @@ bool place_segments(const fatbin::ModuleFacts& facts, std::uint64_t start, std::
   return true;
 }
 
-void write_initial_values(AddressSpace& space, const fatbin::ModuleFacts& facts, const LibraryData& data,
+/// False if the host has no memory for them.
+bool write_initial_values(AddressSpace& space, const fatbin::ModuleFacts& facts, const LibraryData& data,
                           std::uint64_t end) {
   // The memory is new: nothing on the device can be using it, so this needs no place in any queue.
-  space.touch(data.block, end - data.block);
+  if (!space.touch(data.block, end - data.block)) return false;
   std::memset(reinterpret_cast<void*>(data.block), 0, end - data.block);
   for (std::size_t i = 0; i < facts.segments.size(); ++i) {
     const std::vector<std::byte>& initial = facts.segments[i].initial;
@@ -53,6 +54,7 @@ void write_initial_values(AddressSpace& space, const fatbin::ModuleFacts& facts,
     value += data.segments[r.target_segment] + r.target_offset;
     std::memcpy(word, &value, sizeof value);
   }
+  return true;
 }
 
 const LibraryData* data_in(const Library& library, const Context& context) {
@@ -103,8 +105,9 @@ CUresult load_into(Driver& d, Context& context, Library& library) {
     if (allocated != CUDA_SUCCESS) return allocated;
     static_cast<void>(
         place_segments(image->facts, data->block, capacity + kLargestAlignment, &data->segments, &end));
-    write_initial_values(d.space, image->facts, *data, end);
-    const CUresult made = make_managed_variables(d, context, *image, *data, library);
+    const bool written = write_initial_values(d.space, image->facts, *data, end);
+    const CUresult made =
+        written ? make_managed_variables(d, context, *image, *data, library) : CUDA_ERROR_OUT_OF_MEMORY;
     if (made != CUDA_SUCCESS) {
       static_cast<void>(d.heap.free(data->block));
       return made;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <mutex>
+#include <utility>
 
 #include "tools/simgpu/driver/random.h"
 
@@ -30,6 +31,11 @@ constexpr std::uint64_t bit(unsigned slot) {
 std::uint64_t next_id() {
   static std::uint64_t last = 0;
   return ++last;
+}
+
+std::uint64_t next_place(std::uint64_t size) {
+  static std::uint64_t next = 0;
+  return std::exchange(next, next + size);
 }
 
 void punch(int fd, std::uint64_t low, std::uint64_t high) {
@@ -78,6 +84,7 @@ CUresult PhysicalMemory::create(std::uint64_t size, bool plain, Physical** out) 
   physical->record = record;
   physical->id = next_id();
   physical->size = size;
+  physical->place = next_place(size);
   physical->plain = plain;
   *out = physical;
   return CUDA_SUCCESS;
@@ -289,6 +296,7 @@ Physical* PhysicalMemory::adopt(FrameRecord* record) {
   physical->record = record;
   physical->id = next_id();
   physical->size = record->size;
+  physical->place = next_place(record->size);
   physical->plain = record->plain != 0;
   shared_.push_back(physical);
   return physical;

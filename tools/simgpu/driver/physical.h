@@ -22,6 +22,7 @@ struct Physical {
   std::uint64_t id =
       0;  ///< the program's handle; never used twice on any device, so that a stale one is found
   std::uint64_t size = 0;
+  std::uint64_t place = 0;     ///< of its first byte, among all bytes of device memory that there ever were
   bool plain = false;          ///< belongs to a plain allocation: no handle of the program's
   std::uint32_t handles = 1;   ///< cuMemCreate plus cuMemRetainAllocationHandle, minus cuMemRelease
   std::uint32_t mappings = 0;  ///< addresses it is mapped at

@@ -67,7 +67,7 @@ std::uint64_t Scheduler::oldest_call() const {
 bool Scheduler::ready(Stream& stream) const {
   if (stream.running || stream.queue.empty()) return false;
   const Operation& next = stream.queue.front();
-  if (next.until && !met(driver_, *next.until)) return false;
+  if (next.until && !met(driver_, *stream.context, *next.until)) return false;
   if (host_thread_.busy() && std::holds_alternative<HostCall>(next.work)) return false;
   const std::vector<Wait>& waits = next.waits;
   return std::all_of(waits.begin(), waits.end(),
@@ -140,7 +140,8 @@ void Scheduler::step_toward(const std::shared_ptr<Stream>& stream, std::uint64_t
     for (const Wait& wait : at->queue.front().waits) {
       if (wait.stream->completed < wait.ticket && random_.one_in(++seen)) blocked_by = &wait;
     }
-    if (blocked_by == nullptr && at->queue.front().until && !met(driver_, *at->queue.front().until)) {
+    if (blocked_by == nullptr && at->queue.front().until &&
+        !met(driver_, *at->context, *at->queue.front().until)) {
       if (!run_some_ready(kNone)) wait_for_others(driver_);
       return;
     }

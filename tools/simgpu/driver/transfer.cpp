@@ -97,8 +97,10 @@ CUresult request_of(const CUDA_MEMCPY3D& c, CopyRequest* out) {
       src_rows < c.srcY + r.height || dst_rows < c.dstY + r.height) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  r.src_slice = src_rows * r.src_pitch;
-  r.dst_slice = dst_rows * r.dst_pitch;
+  if (__builtin_mul_overflow(src_rows, r.src_pitch, &r.src_slice) ||
+      __builtin_mul_overflow(dst_rows, r.dst_pitch, &r.dst_slice)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   r.src = src->base + c.srcZ * r.src_slice + c.srcY * r.src_pitch + c.srcXInBytes;
   r.dst = dst->base + c.dstZ * r.dst_slice + c.dstY * r.dst_pitch + c.dstXInBytes;
   *out = r;
@@ -148,6 +150,12 @@ bool make_early_read(const Copy& copy, EarlyRead* out) {
 CUresult check_fill(const Driver& d, const Fill& request) {
   if (request.dst % request.element != 0 || request.pitch % request.element != 0)
     return CUDA_ERROR_INVALID_VALUE;
+  Copy rows;
+  rows.height = request.height;
+  if (__builtin_mul_overflow(request.width, request.element, &rows.width) ||
+      !extent_fits(rows, request.dst, request.pitch, 0)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   if (request.height > 1 && request.pitch < request.width * request.element) return CUDA_ERROR_INVALID_VALUE;
   const std::uint64_t extent = request.extent();
   if (extent == 0 || d.host.covers(request.dst, extent) || d.owns_range(request.dst, extent)) {
