@@ -106,7 +106,7 @@ TEST_CASE("fresh memory: an allocation larger than the host takes what is touche
       EXPECT(word_at(there) == 7);
       EXPECT(word_at(there + 4) != 0);
     }
-    EXPECT(resident_kib() <= before + 8 * 2048);
+    EXPECT(resident_kib() <= before + 8 * 2048 + 1024);  // and what the machine needs itself
     OK(cuMemFree(base));
     return 0;
   });
