@@ -4,7 +4,7 @@
 #include <string>
 
 #include "tools/simgpu/driver/api.h"
-#include "tools/simgpu/driver/capability.h"
+#include "tools/simgpu/driver/capability_limits.h"
 
 namespace simgpu {
 namespace {
@@ -20,7 +20,7 @@ std::string pci_bus_id(int ordinal) {
 /// caches and the bus are those of an H100. Attributes that are not listed are 0: the feature is absent.
 int attribute_value(const Gpu& gpu, CUdevice_attribute attribute) {
   const DeviceConfig& config = gpu.config;
-  const Capability& capability = capability_of(config);
+  const CapabilityLimits& limits = limits_of(config);
   switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
       return config.compute_major >= 9 ? 1 : 0;
@@ -44,11 +44,11 @@ int attribute_value(const Gpu& gpu, CUdevice_attribute attribute) {
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
       return 48 << 10;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
-      return capability.shared_per_block;
+      return limits.shared_per_block;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
-      return capability.shared_per_sm;
+      return limits.shared_per_sm;
     case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
-      return capability.reserved_per_block;
+      return limits.reserved_per_block;
     case CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY:
       return 64 << 10;
     case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
@@ -59,9 +59,9 @@ int attribute_value(const Gpu& gpu, CUdevice_attribute attribute) {
     case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR:
       return 64 << 10;
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
-      return capability.threads_per_sm;
+      return limits.threads_per_sm;
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
-      return capability.blocks_per_sm;
+      return limits.blocks_per_sm;
     case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
       return 1980000;
     case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:

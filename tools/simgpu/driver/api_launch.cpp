@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "tools/simgpu/driver/capability.h"
+#include "tools/simgpu/driver/capability_limits.h"
 #include "tools/simgpu/driver/launch_request.h"
 
 /// "Execution Control" and "Occupancy" of the CUDA driver API.
@@ -158,7 +158,7 @@ SIMGPU_API_CONTEXT(cuOccupancyAvailableDynamicSMemPerBlock,
                    (size_t * bytes, CUfunction f, int blocks, int threads), bytes, f, blocks, threads) {
   if (find_kernel(d, f) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (bytes == nullptr || blocks <= 0 || threads <= 0) return CUDA_ERROR_INVALID_VALUE;
-  const Capability& c = capability_of(context.gpu->config);
+  const CapabilityLimits& c = limits_of(context.gpu->config);
   if (blocks > c.blocks_per_sm) return CUDA_ERROR_INVALID_VALUE;
   *bytes = static_cast<std::size_t>(c.shared_per_sm / blocks - c.reserved_per_block);
   return CUDA_SUCCESS;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tools/simgpu/driver/capability.h"
+#include "tools/simgpu/driver/capability_limits.h"
 #include "tools/simgpu/driver/library.h"
 
 namespace simgpu {
@@ -90,7 +90,7 @@ CUresult kernel_attribute(int* value, CUfunction_attribute attribute, const Kern
 CUresult set_kernel_attribute(CUfunction_attribute attribute, int value, const Gpu& gpu, Kernel& kernel) {
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-      if (value < 0 || value > capability_of(gpu.config).shared_per_block) return CUDA_ERROR_INVALID_VALUE;
+      if (value < 0 || value > limits_of(gpu.config).shared_per_block) return CUDA_ERROR_INVALID_VALUE;
       kernel.max_dynamic_shared = value;
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:

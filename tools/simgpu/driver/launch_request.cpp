@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tools/simgpu/driver/capability.h"
+#include "tools/simgpu/driver/capability_limits.h"
 #include "tools/simgpu/driver/digest_launch.h"
 #include "tools/simgpu/driver/kernel_attributes.h"
 #include "tools/simgpu/driver/library.h"
@@ -58,7 +58,7 @@ CUresult take_params(const Kernel& kernel, void** params, void** extra, std::vec
 }  // namespace
 
 int active_blocks(const Gpu& gpu, int block_threads, std::size_t dynamic_shared) {
-  const Capability& c = capability_of(gpu.config);
+  const CapabilityLimits& c = limits_of(gpu.config);
   const std::size_t of_block = dynamic_shared + static_cast<std::size_t>(c.reserved_per_block);
   const auto shared = static_cast<std::size_t>(c.shared_per_sm);
   const int by_shared = of_block == 0 ? c.blocks_per_sm : static_cast<int>(shared / of_block);

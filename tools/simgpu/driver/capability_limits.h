@@ -6,7 +6,7 @@ namespace simgpu {
 
 /// What a device can do by its compute capability. Source: CUDA C++ Programming Guide, "Compute
 /// Capabilities", table "Technical Specifications per Compute Capability".
-struct Capability {
+struct CapabilityLimits {
   int number;              ///< ten times the major plus the minor version
   int threads_per_sm;      ///< resident threads of a multiprocessor
   int blocks_per_sm;       ///< resident blocks of it
@@ -16,6 +16,6 @@ struct Capability {
 };
 
 /// Of the device's compute capability, or of the nearest older one that is known.
-const Capability& capability_of(const DeviceConfig& config);
+const CapabilityLimits& limits_of(const DeviceConfig& config);
 
 }  // namespace simgpu

@@ -1,4 +1,4 @@
-#include "tools/simgpu/driver/capability.h"
+#include "tools/simgpu/driver/capability_limits.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@ namespace simgpu {
 namespace {
 
 constexpr int kKiB = 1024;
-constexpr std::array<Capability, 8> kCapabilities{{
+constexpr std::array<CapabilityLimits, 8> kCapabilities{{
     {70, 2048, 32, 96 * kKiB, 96 * kKiB, 0},
     {75, 1024, 16, 64 * kKiB, 64 * kKiB, 0},
     {80, 2048, 32, 164 * kKiB, 163 * kKiB, kKiB},
@@ -21,10 +21,10 @@ constexpr std::array<Capability, 8> kCapabilities{{
 
 }  // namespace
 
-const Capability& capability_of(const DeviceConfig& config) {
+const CapabilityLimits& limits_of(const DeviceConfig& config) {
   const int number = config.compute_major * 10 + config.compute_minor;
   const auto later = std::find_if(kCapabilities.begin(), kCapabilities.end(),
-                                  [&](const Capability& c) { return c.number > number; });
+                                  [&](const CapabilityLimits& c) { return c.number > number; });
   return later == kCapabilities.begin() ? kCapabilities.front() : *std::prev(later);
 }
 
