@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/simgpu/device_process.h"
+#include "tests/simgpu/device_tools.h"
 
 /// The forms of CUDA 12, for which cuda.h has no name any more.
 extern "C" CUresult first_batch(CUdeviceptr*, CUdeviceptr*, std::size_t*, std::size_t, CUmemcpyAttributes*,
@@ -25,32 +25,11 @@ constexpr auto kDuring = CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
 constexpr auto kAny = CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
 constexpr int kSeeds = 60;
 
-CUstream new_stream() {
-  CUstream stream = nullptr;
-  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-  return stream;
-}
-
-CUdeviceptr new_ints(std::size_t count) {
-  CUdeviceptr memory = 0;
-  OK(cuMemAlloc(&memory, count * sizeof(int)));
-  OK(cuMemsetD32(memory, 0, count));
-  OK(cuCtxSynchronize());
-  return memory;
-}
-
 int* pinned_int(int value) {
   void* memory = nullptr;
   OK(cuMemHostAlloc(&memory, sizeof(int), 0));
   *static_cast<int*>(memory) = value;
   return static_cast<int*>(memory);
-}
-
-int int_at(CUdeviceptr from) {
-  int value = 0;
-  OK(cuCtxSynchronize());
-  OK(cuMemcpyDtoH(&value, from, sizeof value));
-  return value;
 }
 
 CUdeviceptr address_of(const void* host) {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "simgpu/kernel.h"
-#include "tests/simgpu/device_process.h"
+#include "tests/simgpu/device_tools.h"
 
 namespace {
 
@@ -45,32 +45,10 @@ std::uint32_t word_at(CUdeviceptr address) {
   return word;
 }
 
-CUmemGenericAllocationHandle create(std::size_t bytes) {
-  CUmemAllocationProp prop{};
-  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  CUmemGenericAllocationHandle handle = 0;
-  OK(cuMemCreate(&handle, bytes, &prop, 0));
-  return handle;
-}
-
-CUdeviceptr reserve(std::size_t bytes) {
-  CUdeviceptr base = 0;
-  OK(cuMemAddressReserve(&base, bytes, 0, 0, 0));
-  return base;
-}
-
-void set_access(CUdeviceptr base, std::size_t bytes, CUmemAccess_flags flags) {
-  CUmemAccessDesc access{};
-  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  access.flags = flags;
-  OK(cuMemSetAccess(base, bytes, &access, 1));
-}
-
 CUdeviceptr mapped(CUmemGenericAllocationHandle handle, std::size_t bytes, CUmemAccess_flags flags) {
   const CUdeviceptr base = reserve(bytes);
   OK(cuMemMap(base, bytes, 0, handle, 0));
-  set_access(base, bytes, flags);
+  OK(set_access(base, bytes, flags));
   return base;
 }
 
@@ -187,8 +165,8 @@ TEST_CASE("fresh memory: 80 GiB in blocks of 2 MiB with aliases are few mappings
       OK(cuMemMap(alias + i * kFrame, kFrame, 0, handle, 0));
       OK(cuMemRelease(handle));
     }
-    set_access(base, 80 * kGiB, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-    set_access(alias, 80 * kGiB, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    OK(set_access(base, 80 * kGiB, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    OK(set_access(alias, 80 * kGiB, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
     EXPECT(process_maps() < 300);
     for (std::size_t i = 0; i < kBlocks; i += kBlocks / 16)
       OK(add_one(alias + i * kFrame, base + i * kFrame));

@@ -44,12 +44,6 @@ bool before(int first, int second) {
   return a < b;
 }
 
-CUstream new_stream(unsigned flags) {
-  CUstream stream = nullptr;
-  OK(cuStreamCreate(&stream, flags));
-  return stream;
-}
-
 CUgraph new_graph() {
   CUgraph graph = nullptr;
   OK(cuGraphCreate(&graph, 0));
@@ -100,27 +94,6 @@ CUDA_MEMCPY3D linear_copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) {
   copy.WidthInBytes = bytes;
   copy.Height = copy.Depth = 1;
   return copy;
-}
-
-CUcontext context() {
-  CUcontext current = nullptr;
-  OK(cuCtxGetCurrent(&current));
-  return current;
-}
-
-CUdeviceptr new_ints(std::size_t count) {
-  CUdeviceptr memory = 0;
-  OK(cuMemAlloc(&memory, count * sizeof(int)));
-  OK(cuMemsetD32(memory, 0, count));
-  OK(cuCtxSynchronize());
-  return memory;
-}
-
-int int_at(CUdeviceptr address) {
-  OK(cuCtxSynchronize());
-  int value = 0;
-  OK(cuMemcpyDtoH(&value, address, sizeof value));
-  return value;
 }
 
 std::vector<CUgraphNode> nodes_of(CUgraph graph) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/simgpu/device_process.h"
+#include "tests/simgpu/device_tools.h"
 
 /// What the tests of graphs and capture share.
 namespace simgpu_test {
@@ -20,7 +20,6 @@ void run(CUstream stream, int number);
 /// True if both numbers were noted, the first one first.
 bool before(int first, int second);
 
-CUstream new_stream(unsigned flags = CU_STREAM_NON_BLOCKING);
 CUgraph new_graph();
 CUgraphExec instantiate(CUgraph graph, unsigned long long flags = 0);
 CUgraphNode add_host(CUgraph graph, std::vector<CUgraphNode> dependencies, int number);
@@ -30,11 +29,6 @@ CUfunction step_kernel();
 CUgraphNode add_step(CUgraph graph, std::vector<CUgraphNode> dependencies, CUfunction step, CUdeviceptr out,
                      int factor, int value);
 CUDA_MEMCPY3D linear_copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes);
-CUcontext context();
-/// Device memory with room for `count` int, all zero.
-CUdeviceptr new_ints(std::size_t count);
-/// Waits for everything and reads an int.
-int int_at(CUdeviceptr address);
 
 /// The nodes of a graph, in its order.
 std::vector<CUgraphNode> nodes_of(CUgraph graph);

@@ -7,17 +7,11 @@
 #include <mutex>
 #include <thread>
 
-#include "tests/simgpu/device_process.h"
+#include "tests/simgpu/device_tools.h"
 
 namespace {
 
 using namespace simgpu_test;
-
-CUstream new_stream() {
-  CUstream stream = nullptr;
-  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-  return stream;
-}
 
 void wait_for(void* flag) {
   while (!*static_cast<std::atomic<bool>*>(flag)) std::this_thread::yield();
@@ -62,10 +56,8 @@ TEST_CASE("host function: a query does not wait for one that runs") {
     std::atomic<bool> go{false};
     const CUstream stream = new_stream();
     queue_wait(stream, &go);
-    CUcontext context = nullptr;
-    OK(cuCtxGetCurrent(&context));
-    std::thread waiting([&] {
-      OK(cuCtxSetCurrent(context));
+    std::thread waiting([&, mine = context()] {
+      OK(cuCtxSetCurrent(mine));
       OK(cuStreamSynchronize(stream));
     });
     for (int i = 0; i < 200; ++i) EXPECT_RESULT(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);

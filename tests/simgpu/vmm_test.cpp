@@ -5,38 +5,11 @@
 #include <cstring>
 #include <vector>
 
-#include "tests/simgpu/device_process.h"
+#include "tests/simgpu/device_tools.h"
 
 namespace {
 
 using namespace simgpu_test;
-
-CUmemAllocationProp device_memory() {
-  CUmemAllocationProp prop{};
-  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  return prop;
-}
-
-CUmemGenericAllocationHandle create(std::size_t bytes) {
-  const CUmemAllocationProp prop = device_memory();
-  CUmemGenericAllocationHandle handle = 0;
-  OK(cuMemCreate(&handle, bytes, &prop, 0));
-  return handle;
-}
-
-CUdeviceptr reserve(std::size_t bytes) {
-  CUdeviceptr base = 0;
-  OK(cuMemAddressReserve(&base, bytes, 0, 0, 0));
-  return base;
-}
-
-CUresult set_access(CUdeviceptr base, std::size_t bytes, CUmemAccess_flags access) {
-  CUmemAccessDesc desc{};
-  desc.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  desc.flags = access;
-  return cuMemSetAccess(base, bytes, &desc, 1);
-}
 
 void map_with_access(CUdeviceptr base, std::size_t bytes, CUmemGenericAllocationHandle handle) {
   OK(cuMemMap(base, bytes, 0, handle, 0));

@@ -32,6 +32,18 @@ CUresult pool_attribute(CUgraphMem_attribute attribute, CUmemPool_attribute* out
   }
 }
 
+/// Asks or tells the device's graph pool, by its attribute of the same meaning.
+template <class Function, class Value>
+CUresult with_attribute(Driver& d, CUdevice dev, CUgraphMem_attribute attribute, Value* value,
+                        Function function) {
+  Gpu* gpu = d.gpu_at(dev);
+  if (gpu == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  CUmemPool_attribute of_pool{};
+  const CUresult known = pool_attribute(attribute, &of_pool);
+  if (known != CUDA_SUCCESS || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return (graph_pool(d, *gpu).*function)(of_pool, value);
+}
+
 }  // namespace
 
 SIMGPU_API(cuGraphAddMemAllocNode,
@@ -100,23 +112,13 @@ SIMGPU_API(cuDeviceGraphMemTrim, (CUdevice dev), dev) {
 
 SIMGPU_API(cuDeviceGetGraphMemAttribute, (CUdevice dev, CUgraphMem_attribute attribute, void* value), dev,
            attribute, value) {
-  Gpu* gpu = d.gpu_at(dev);
-  if (gpu == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  CUmemPool_attribute of_pool{};
-  const CUresult known = pool_attribute(attribute, &of_pool);
-  if (known != CUDA_SUCCESS || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return graph_pool(d, *gpu).get(of_pool, value);
+  return with_attribute(d, dev, attribute, value, &Pool::get);
 }
 
 /// Only the high watermarks, and only to zero.
 SIMGPU_API(cuDeviceSetGraphMemAttribute, (CUdevice dev, CUgraphMem_attribute attribute, void* value), dev,
            attribute, value) {
-  Gpu* gpu = d.gpu_at(dev);
-  if (gpu == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  CUmemPool_attribute of_pool{};
-  const CUresult known = pool_attribute(attribute, &of_pool);
-  if (known != CUDA_SUCCESS || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return graph_pool(d, *gpu).set(of_pool, value);
+  return with_attribute(d, dev, attribute, value, &Pool::set);
 }
 
 }  // namespace simgpu
