@@ -33,6 +33,7 @@ Status Residency::acquire(Block& block) noexcept {
 bool Residency::make_room(Bytes missing) noexcept {
   const Nanos deadline = monotonic_now() + kPatience;
   for (;;) {
+    const std::uint64_t frees = frees_so_far();
     if (strip_freed()) return true;
     while (!evictions_.empty()) {
       if (finish_eviction()) return true;
@@ -44,12 +45,25 @@ bool Residency::make_room(Bytes missing) noexcept {
     if (wait_for_incoming()) continue;
     if (!device_error_.ok()) return false;
     if (wait_for_freed()) continue;
-    if (host_is_full_ || !device_error_.ok()) return false;
+    if (!device_error_.ok()) return false;
     // What is left is held by launches between their check and their enqueue; they do not wait for us.
-    if (!others_hold_memory() || monotonic_now() > deadline) return false;
+    const bool held = others_hold_memory();
+    // Asked after the look: a free before it is counted here, one after it was still held then.
+    if (frees_so_far() != frees) continue;
+    if (host_is_full_ || !held || monotonic_now() > deadline) return false;
     const timespec nap{0, 50'000};
     ::nanosleep(&nap, nullptr);
   }
+}
+
+std::uint64_t Residency::frees_so_far() noexcept {
+  const std::lock_guard guard(freed_lock_);
+  return frees_;
+}
+
+void Residency::add_freed(BlockId id) noexcept {
+  freed_.push_back(id);
+  ++frees_;
 }
 
 bool Residency::others_hold_memory() noexcept {
@@ -69,12 +83,11 @@ bool Residency::being_copied(BlockId id) const noexcept {
                      [&](const Eviction& eviction) { return eviction.id == id; });
 }
 
-// Freed pairs that some stream may still touch (a copy in that came too late) become idle. True if there were
-// any.
+// Freed pairs that some stream may still touch (a copy that came too late) become idle. True if the latest
+// strip_freed() left any out for that; they may have become idle by themselves meanwhile.
 bool Residency::wait_for_freed() noexcept {
+  if (!freed_was_busy_) return false;
   const std::lock_guard guard(freed_lock_);
-  const auto busy = [&](BlockId id) { return !being_copied(id) && !is_idle(arena_.block(id)); };
-  if (std::none_of(freed_.begin(), freed_.end(), busy)) return false;
   if (const Status status = device_.synchronize(); !status.ok()) {
     device_error_ = status;
     return false;
@@ -88,10 +101,14 @@ bool Residency::wait_for_freed() noexcept {
 // Takes the memory of one freed pair, oldest first.
 bool Residency::strip_freed() noexcept {
   const std::lock_guard guard(freed_lock_);
+  freed_was_busy_ = false;
   for (auto it = freed_.begin(); it != freed_.end(); ++it) {
     const BlockId id = *it;
     Block& block = arena_.block(id);
-    if (being_copied(id) || !is_idle(block)) continue;
+    if (being_copied(id) || !is_idle(block)) {
+      freed_was_busy_ = true;
+      continue;
+    }
     const Bytes before = block.backed();
     block.settle(BlockState::kUnmapping);
     unmap_extents(block);

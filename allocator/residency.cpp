@@ -275,12 +275,12 @@ Status Residency::free(BlockId id) noexcept {
         case BlockState::kResident:
           if (!block.move(word, BlockState::kFreed)) continue;
           block.forget_uses();
-          freed_.push_back(id);
+          add_freed(id);
           return kOk;
         case BlockState::kIncoming:  // its host slot belongs to the list of incoming copies
         case BlockState::kOutgoing:  // its host slot belongs to the eviction, which notices
           if (!block.move(word, BlockState::kFreed)) continue;
-          freed_.push_back(id);
+          add_freed(id);
           return kOk;
         case BlockState::kReserved:
         case BlockState::kOut:
@@ -290,7 +290,7 @@ Status Residency::free(BlockId id) noexcept {
           if (block.extents.empty()) {
             arena_.remove(id);
           } else {
-            freed_.push_back(id);  // a mapping that could not be taken back; strip_freed tries again
+            add_freed(id);  // a mapping that could not be taken back; strip_freed tries again
           }
           return kOk;
         case BlockState::kBinding:

@@ -158,6 +158,8 @@ class Residency {
   void begin_copy_out(BlockId id, StateWord outgoing) noexcept;
   bool finish_eviction() noexcept;
   bool others_hold_memory() noexcept;
+  std::uint64_t frees_so_far() noexcept;
+  void add_freed(BlockId id) noexcept;  // with freed_lock_
   void finish_all_evictions() noexcept;
 
   void publish_stats() noexcept;
@@ -186,8 +188,10 @@ class Residency {
   std::vector<std::pair<std::uint64_t, BlockId>> candidates_;
   std::vector<BlockId> victims_;
 
-  std::mutex freed_lock_;       // freed_, and every move out of kFreed
-  std::vector<BlockId> freed_;  // pairs of address and memory, oldest first
+  std::mutex freed_lock_;        // freed_, and every move out of kFreed
+  std::vector<BlockId> freed_;   // pairs of address and memory, oldest first
+  std::uint64_t frees_ = 0;      // how many ever came into freed_
+  bool freed_was_busy_ = false;  // when strip_freed() last looked; in the slow path only
 };
 
 }  // namespace tidepool::runtime

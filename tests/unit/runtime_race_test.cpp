@@ -137,7 +137,52 @@ Bytes run_threads(std::uint64_t seed, int threads, int steps, const char* budget
   return device.copied_to_host();
 }
 
+/// Threads that each take most of the device for one launch, and free it at once. Returns how many launches
+/// or calls were refused.
+int refusals(std::uint64_t seed, int threads, int steps) {
+  fakes::FakeDevice device({MiB(256), MiB(2), seed});
+  Options options = default_options();
+  REQUIRE(set_option(options, *find_option("TIDEPOOL_DEVICE_BUDGET"), "16MiB").ok());
+  const auto created = Runtime::create(device, options, GiB(4));
+  REQUIRE(created.ok());
+  const std::unique_ptr<Runtime> runtime(*created);
+  std::atomic<int> refused{0};
+  std::vector<std::thread> running;
+  std::latch start(threads);
+  for (int i = 0; i < threads; ++i) {
+    running.emplace_back([&, i] {
+      const StreamHandle stream = device.create_program_stream(false);
+      start.arrive_and_wait();
+      for (int step = 0; step < steps; ++step) {
+        // Sizes that differ too much for a freed block to serve the next allocation.
+        const auto at = runtime->allocate(MiB((step + i) % 2 == 0 ? 10 : 14));
+        if (!at.ok()) {
+          ++refused;
+          continue;
+        }
+        const BlockId set[] = {runtime->find(at->address())};
+        const int code = runtime->launch(set, stream, "test kernel", [&] {
+          return device.submit(stream, "kernel", [](fakes::FakeDevice::Access&) {}).code();
+        });
+        if (code != 0) ++refused;
+        if (!runtime->free(*at).ok()) ++refused;
+      }
+    });
+  }
+  for (std::thread& thread : running) thread.join();
+  device.run_all();
+  CHECK(runtime->check() == nullptr);
+  return refused;
+}
+
 }  // namespace
+
+TEST_CASE("race: memory that another thread frees during the search for some is found") {
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    INFO("seed " << seed);
+    CHECK(refusals(seed, 3, 2000) == 0);
+  }
+}
 
 TEST_CASE("race: threads that evict each other's blocks keep their bytes") {
   Bytes moved;
