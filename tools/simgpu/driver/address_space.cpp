@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tools/simgpu/driver/report.h"
+#include "tools/simgpu/driver/round_up.h"
 
 namespace simgpu {
 namespace {

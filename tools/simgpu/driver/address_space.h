@@ -10,11 +10,6 @@
 
 namespace simgpu {
 
-/// The least multiple of `unit` that is at least n.
-constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t unit) {
-  return (n + unit - 1) / unit * unit;
-}
-
 /// A range of device addresses that was reserved.
 struct Reservation {
   std::uint64_t base = 0;

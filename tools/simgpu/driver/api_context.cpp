@@ -202,9 +202,8 @@ SIMGPU_API(cuCtxSynchronize_v2, (CUcontext handle), handle) {
 }
 
 SIMGPU_API_CONTEXT(cuCtxGetStreamPriorityRange, (int* least, int* greatest), least, greatest) {
-  constexpr int kGreatest = -5;
   if (least != nullptr) *least = 0;
-  if (greatest != nullptr) *greatest = kGreatest;
+  if (greatest != nullptr) *greatest = kGreatestPriority;
   return CUDA_SUCCESS;
 }
 

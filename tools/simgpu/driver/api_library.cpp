@@ -8,6 +8,7 @@
 #include "tools/simgpu/driver/kernel_attributes.h"
 #include "tools/simgpu/driver/kernel_handles.h"
 #include "tools/simgpu/driver/library.h"
+#include "tools/simgpu/driver/readable_name.h"
 
 /// "Library Management" of the CUDA driver API, and the CPU bodies of kernels (simgpu/abi.h).
 namespace simgpu {

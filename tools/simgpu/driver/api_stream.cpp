@@ -9,8 +9,6 @@
 namespace simgpu {
 namespace {
 
-constexpr int kGreatestPriority = -5;
-
 /// One cuStreamAddCallback call.
 struct Callback {
   CUstreamCallback function;

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "tools/simgpu/digest/engine.h"
-#include "tools/simgpu/driver/execute.h"
+#include "tools/simgpu/driver/readable_name.h"
 #include "tools/simgpu/driver/report.h"
 
 namespace simgpu {

@@ -300,7 +300,7 @@ bool Driver::copyable(const Context& context, std::uint64_t address, std::uint64
 }
 
 bool Driver::is_device_address(std::uint64_t address) const {
-  return space.reservation_at(address) != nullptr || heap.freed_at(address) != nullptr;
+  return space.reservation_at(address) != nullptr || heap.freed().at(address) != nullptr;
 }
 
 std::string Driver::describe(std::uint64_t address) const {
@@ -314,7 +314,7 @@ std::string Driver::describe(std::uint64_t address) const {
                   mapping->size,
                   mapping->strongest() == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? "access" : access);
   }
-  if (const PlainBlock* block = heap.freed_at(address)) {
+  if (const FreedBlocks::Block* block = heap.freed().at(address)) {
     return format("in the allocation 0x%" PRIx64 " of %" PRIu64 " bytes, which was freed", block->base,
                   block->size);
   }

@@ -1,12 +1,9 @@
 #include "tools/simgpu/driver/execute.h"
 
-#include <cxxabi.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -14,6 +11,7 @@
 #include "tools/simgpu/driver/driver.h"
 #include "tools/simgpu/driver/guard.h"
 #include "tools/simgpu/driver/launch_body.h"
+#include "tools/simgpu/driver/readable_name.h"
 #include "tools/simgpu/driver/report.h"
 
 namespace simgpu {
@@ -273,14 +271,6 @@ std::int64_t wall_time() {
 }
 
 }  // namespace
-
-std::string readable_name(const std::string& mangled) {
-  int status = 0;
-  char* plain = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
-  std::string name = status == 0 ? plain : mangled;
-  std::free(plain);
-  return name;
-}
 
 void copy_rows(void* copy) {
   const Copy& c = *static_cast<const Copy*>(copy);

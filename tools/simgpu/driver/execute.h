@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 #include "tools/simgpu/driver/stream.h"
 
 namespace simgpu {
@@ -16,9 +14,6 @@ bool execute(const Stream& stream, const Operation& operation);
 /// Moves the rows of a Copy, from its staged bytes if it has them. Takes and returns nothing else, as
 /// run_guarded wants it.
 void copy_rows(void* copy);
-
-/// A function's name as its source has it, where it can be told from the symbol.
-std::string readable_name(const std::string& symbol);
 
 /// Calls a host function; CUDA calls inside it return CUDA_ERROR_NOT_PERMITTED. Without the device lock.
 void run_host_function(const HostCall& call);

@@ -10,8 +10,8 @@
 
 #include "tools/simgpu/driver/digest_launch.h"
 #include "tools/simgpu/driver/driver.h"
-#include "tools/simgpu/driver/execute.h"
 #include "tools/simgpu/driver/launch_body.h"
+#include "tools/simgpu/driver/readable_name.h"
 #include "tools/simgpu/ordering/range_list.h"
 
 namespace simgpu {

@@ -5,21 +5,20 @@
 #include <iterator>
 #include <vector>
 
+#include "tools/simgpu/driver/round_up.h"
+
 namespace simgpu {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
-
-constexpr std::uint64_t round_up(std::uint64_t n) {
-  return (n + kPage - 1) / kPage * kPage;
-}
 
 }  // namespace
 
 CUresult HostMemory::allocate(std::uint64_t size, unsigned flags, Context* owner, void** out) {
   if (size == 0) return CUDA_ERROR_INVALID_VALUE;
   if (size > (std::uint64_t{1} << 46)) return CUDA_ERROR_OUT_OF_MEMORY;
-  void* memory = ::mmap(nullptr, round_up(size), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      ::mmap(nullptr, round_up(size, kPage), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   const auto base = reinterpret_cast<std::uint64_t>(memory);
   ranges_.emplace(base,
@@ -31,7 +30,7 @@ CUresult HostMemory::allocate(std::uint64_t size, unsigned flags, Context* owner
 CUresult HostMemory::free(void* base) {
   const auto it = ranges_.find(reinterpret_cast<std::uint64_t>(base));
   if (it == ranges_.end() || !it->second.allocated) return CUDA_ERROR_INVALID_VALUE;
-  ::munmap(base, round_up(it->second.size));
+  ::munmap(base, round_up(it->second.size, kPage));
   ranges_.erase(it);
   return CUDA_SUCCESS;
 }
@@ -45,7 +44,7 @@ CUresult HostMemory::register_range(void* base, std::uint64_t size, unsigned fla
   }
   const std::uint64_t first_page = low / kPage * kPage;
   // msync is the cheapest question whether every page is mapped.
-  if (::msync(reinterpret_cast<void*>(first_page), round_up(low + size) - first_page, MS_ASYNC) != 0) {
+  if (::msync(reinterpret_cast<void*>(first_page), round_up(low + size, kPage) - first_page, MS_ASYNC) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   ranges_.emplace(low, PinnedRange{.base = low, .size = size, .flags = flags, .owner = owner});

@@ -2,8 +2,8 @@
 #include <cstring>
 #include <string>
 
-#include "tools/simgpu/driver/execute.h"
 #include "tools/simgpu/driver/library.h"
+#include "tools/simgpu/driver/readable_name.h"
 #include "tools/simgpu/driver/report.h"
 
 /// The variables of libraries in the memory of devices.

@@ -5,12 +5,12 @@
 
 #include "tools/simgpu/driver/gpu.h"
 #include "tools/simgpu/driver/program_memory.h"
+#include "tools/simgpu/driver/round_up.h"
 
 namespace simgpu {
 namespace {
 
 constexpr std::uint64_t kLargestShared = std::uint64_t{1} << 20;
-constexpr std::size_t kRememberFreed = 4096;
 
 }  // namespace
 
@@ -134,8 +134,7 @@ void PlainHeap::set_freeing(std::uint64_t base) {
 
 void PlainHeap::retire(std::uint64_t base) {
   const auto it = blocks_.find(base);
-  freed_.push_front(it->second);
-  if (freed_.size() > kRememberFreed) freed_.pop_back();
+  freed_.add({base, it->second.size}, it->second.rounded);
   blocks_.erase(it);
   program_.freed(base, 1);
 }
@@ -153,13 +152,6 @@ const PlainBlock* PlainHeap::block_at(std::uint64_t address) const {
   if (it == blocks_.begin()) return nullptr;
   const PlainBlock& block = std::prev(it)->second;
   return address < block.base + block.size ? &block : nullptr;
-}
-
-const PlainBlock* PlainHeap::freed_at(std::uint64_t address) const {
-  for (const PlainBlock& block : freed_) {
-    if (address >= block.base && address < block.base + block.rounded) return &block;
-  }
-  return nullptr;
 }
 
 }  // namespace simgpu

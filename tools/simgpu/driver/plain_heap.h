@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <vector>
 
 #include "tools/simgpu/driver/address_space.h"
+#include "tools/simgpu/driver/freed_blocks.h"
 
 namespace simgpu {
 
@@ -61,8 +61,7 @@ class PlainHeap {
 
   /// The live block that holds the address, or null.
   [[nodiscard]] const PlainBlock* block_at(std::uint64_t address) const;
-  /// A block that held the address and was freed, or null; only the latest few thousand are remembered.
-  [[nodiscard]] const PlainBlock* freed_at(std::uint64_t address) const;
+  [[nodiscard]] const FreedBlocks& freed() const { return freed_; }
 
  private:
   struct Slab {
@@ -76,7 +75,7 @@ class PlainHeap {
   ProgramMemory& program_;
   std::map<std::uint64_t, PlainBlock> blocks_;
   std::map<std::uint64_t, Slab> slabs_;
-  std::deque<PlainBlock> freed_;
+  FreedBlocks freed_;
   std::uint64_t next_id_ = 1;
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tools/simgpu/driver/driver.h"
+#include "tools/simgpu/driver/round_up.h"
 
 namespace simgpu {
 

@@ -12,6 +12,9 @@ namespace simgpu {
 
 struct Context;
 
+/// Priorities go from 0, the least, down to this one.
+inline constexpr int kGreatestPriority = -5;
+
 /// A first-in first-out queue of operations with a fixed limit; grows by doubling up to it.
 class OperationQueue {
  public:

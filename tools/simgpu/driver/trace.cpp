@@ -5,7 +5,7 @@
 
 #include <cstdio>
 
-#include "tools/simgpu/driver/execute.h"
+#include "tools/simgpu/driver/readable_name.h"
 #include "tools/simgpu/driver/report.h"
 
 namespace simgpu {
