@@ -26,6 +26,7 @@ int on_device(const DeviceSetup& setup, const std::function<int()>& body) {
   config.clock = setup.clock;
   config.host_time = setup.host_time;
   config.processes_together = setup.processes_together;
+  config.patience_ms = setup.patience_ms;
   for (std::uint32_t i = 0; i < setup.devices; ++i) config.devices[i].memory_bytes = setup.memory_bytes;
   const auto machine = simgpu::MachineFile::create(config);
   REQUIRE(machine != nullptr);
@@ -55,11 +56,15 @@ int on_device(const DeviceSetup& setup, const std::function<int()>& body) {
 
 int count_over_seeds(std::uint64_t count, const std::function<int()>& body) {
   int found = 0;
+  std::string seeds;
   for (std::uint64_t seed = 1; seed <= count; ++seed) {
     DeviceSetup setup;
     setup.seed = seed;
-    if (on_device(setup, body) != 0) ++found;
+    if (on_device(setup, body) == 0) continue;
+    ++found;
+    seeds += " " + std::to_string(seed);
   }
+  UNSCOPED_INFO("not 0 for the seeds" << (found == 0 ? " none" : seeds) << " of 1 to " << count);
   return found;
 }
 

@@ -26,6 +26,8 @@ struct DeviceSetup {
   simgpu::ClockMode clock = simgpu::ClockMode::kVirtual;
   simgpu::HostTime host_time = simgpu::HostTime::kFixed;
   std::uint32_t processes_together = 0;
+  /// Tests whose result depends on it that nobody is passed over, on a machine that may be busy, want more.
+  std::uint32_t patience_ms = simgpu::MachineConfig::kPatienceMs;
   /// Looks at the machine after the body has ended.
   std::function<void(const simgpu::Machine&)> afterwards;
 };

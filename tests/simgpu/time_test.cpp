@@ -265,6 +265,7 @@ TEST_CASE("time: two processes share the device's engines, the same in every run
     DeviceSetup setup;
     setup.seed = round;
     setup.processes_together = 2;
+    setup.patience_ms = 20'000;
     setup.with_context = false;
     std::vector<std::uint64_t> times;
     setup.afterwards = [&](const simgpu::Machine& machine) {

@@ -1,6 +1,7 @@
 #include "tools/simgpu/driver/ledger.h"
 
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <ctime>
 #include <utility>
@@ -36,6 +37,7 @@ std::array<timing::Link, timing::kDevices> links_of(const MachineConfig& config)
 timing::SharedEngines::Options options_of(const MachineConfig& config) {
   timing::SharedEngines::Options options;
   options.links = links_of(config);
+  options.patience = std::chrono::milliseconds(config.patience_ms);
   return options;
 }
 

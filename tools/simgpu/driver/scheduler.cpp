@@ -1,7 +1,6 @@
 #include "tools/simgpu/driver/scheduler.h"
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 #include <variant>
 
@@ -15,8 +14,6 @@ namespace simgpu {
 namespace {
 
 constexpr std::uint64_t kNone = 0;  ///< no stream has this id
-/// How long the order of what follows a host function waits for its end.
-constexpr std::chrono::milliseconds kPatience{200};
 
 }  // namespace
 
@@ -26,6 +23,7 @@ Scheduler::Scheduler(Driver& driver, const MachineConfig& config, Ledger& ledger
       ledger_(ledger),
       host_thread_(driver.mutex),
       schedule_(config.schedule),
+      patience_(config.patience_ms),
       random_(config.seed) {}
 
 void Scheduler::add_legacy_waits(const std::shared_ptr<Stream>& stream, Operation& operation) const {
@@ -108,7 +106,7 @@ void Scheduler::run_first(const std::shared_ptr<Stream>& stream) {
       unlist_if_empty(*stream);
     });
     // So what follows has a fixed order, unless the function waits for this thread.
-    return host_thread_.wait(kPatience);
+    return host_thread_.wait(patience_);
   }
   const auto* write = std::get_if<ValueWrite>(&operation.work);
   if (write != nullptr && !driver_.is_device_address(write->address)) {

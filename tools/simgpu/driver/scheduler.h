@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -84,6 +85,7 @@ class Scheduler {
   Ledger& ledger_;
   HostThread host_thread_;
   Schedule schedule_;
+  std::chrono::milliseconds patience_;  ///< with a host function, before what follows it goes on
   Random random_;
   Mood mood_ = Mood::kALittle;
   std::uint64_t mood_left_ = 0;

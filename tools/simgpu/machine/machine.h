@@ -70,6 +70,7 @@ struct DeviceConfig {
 /// What the processes of one machine share from its start on; it does not change afterwards.
 struct MachineConfig {
   static constexpr std::size_t kMaxDevices = 16;
+  static constexpr std::uint32_t kPatienceMs = 200;
 
   std::uint32_t device_count = 1;
   DeviceConfig devices[kMaxDevices]{};
@@ -83,6 +84,9 @@ struct MachineConfig {
   /// Processes that start together: engines are given once so many have called cuInit. 0: nobody is waited
   /// for.
   std::uint32_t processes_together = 0;
+  /// How long a process that makes no calls is waited for while it holds others up, and so is a host function
+  /// that takes its time.
+  std::uint32_t patience_ms = kPatienceMs;
   bool digest_full = false;   ///< digests look at every byte, not at 64 of each 4 KiB
   char role_file[1024] = "";  ///< what kernels do to their memory; empty: SIMGPU_ROLES or none
 };
@@ -115,7 +119,7 @@ struct ProcessSlot {
 /// process itself where there is none) and named to its processes by SIMGPU_MACHINE. It outlives every
 /// process, so reports can be written however those end.
 struct Machine {
-  static constexpr std::uint32_t kVersion = 5;
+  static constexpr std::uint32_t kVersion = 6;
   static constexpr std::size_t kMaxProcesses = 64;
 
   std::atomic<std::uint32_t> version;
