@@ -298,7 +298,11 @@ TEST_CASE("graph memory: freeing on launch waits for the launch before, also in 
 
 TEST_CASE("graph memory: a race with its free is reported, of a call and of a node") {
   DeviceSetup setup;
-  setup.afterwards = [](const simgpu::Machine& m) { REQUIRE(m.processes[0].report.races_total.load() > 0); };
+  std::string text;
+  setup.afterwards = [&](const simgpu::Machine& m) {
+    REQUIRE(m.processes[0].report.races_total.load() > 0);
+    text = m.processes[0].report.races[0].text;
+  };
   on_device(setup, [] {
     const CUgraph graph = new_graph();
     CUdeviceptr memory = 0;
@@ -321,6 +325,10 @@ TEST_CASE("graph memory: a race with its free is reported, of a call and of a no
     cuCtxSynchronize();
     return 0;
   });
+  // Streams that the program does not know are not named.
+  CAPTURE(text);
+  CHECK(text.find(" of a graph in the legacy default stream") != std::string::npos);
+  CHECK(text.find("depend on") != std::string::npos);
 }
 
 TEST_CASE("graph memory: the program has no handle of the pool that it comes from") {

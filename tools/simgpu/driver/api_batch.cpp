@@ -107,7 +107,7 @@ std::shared_ptr<Stream> lane_of(Driver& d, std::vector<std::shared_ptr<Stream>>&
   while (lanes.size() <= lane) {
     lanes.push_back(d.new_stream(stream.context, CU_STREAM_NON_BLOCKING, stream.priority));
     lanes.back()->host_saw = UINT64_MAX;
-    lanes.back()->part_of = stream.id;
+    lanes.back()->works_for = ordering::Owner{stream.id, stream.legacy, false};
   }
   return lanes[lane];
 }

@@ -258,6 +258,7 @@ CUresult launch_graph(Driver& d, const std::shared_ptr<GraphExec>& exec,
     for (const std::size_t before : step.after) {
       if (places[before].lane != place.lane) operation.waits.push_back(places[before].done);
     }
+    place.done.stream->works_for = ordering::Owner{stream->id, stream->legacy, true};
     // Queueing can run host functions, without the lock: the exec's own lists may change meanwhile.
     place.done.ticket = queue(d, place.done.stream, std::move(step), std::move(operation));
     lanes.set_last(place);

@@ -95,11 +95,11 @@ void Ledger::open_lanes(Stream& stream) {
     stream.time = timing::Timeline::new_lane(stream.id, context, timing::LaneKind::kNonBlocking);
     stream.order = order_.new_lane(stream.id, context, ordering::LaneKind::kNonBlocking);
   }
-  if (stream.part_of != 0) stream.order->show_as(stream.part_of);
 }
 
 void Ledger::enqueue(const std::shared_ptr<Stream>& stream, const Operation& operation) {
   if (stream->order == nullptr) open_lanes(*stream);
+  if (stream->works_for) stream->order->works_for(*stream->works_for);
   footprint(*stream, operation, &footprint_);
   time_after_.clear();
   order_after_.clear();
@@ -139,6 +139,11 @@ void Ledger::host_waited_all(const Context* context) {
 
 void Ledger::host_can_see(const Stream& stream, std::uint64_t ticket) {
   order_.host_waited(*stream.order, ticket);
+}
+
+bool Ledger::precedes(const Wait& operation, const Stream& stream) const {
+  return operation.stream->order != nullptr && stream.order != nullptr &&
+         order_.precedes(*operation.stream->order, operation.ticket, *stream.order);
 }
 
 void Ledger::order_unknown(const std::shared_ptr<Stream>& stream) {

@@ -8,30 +8,31 @@ namespace simgpu {
 namespace {
 
 using ordering::Access;
-using ordering::LaneKind;
 using ordering::Race;
 
 /// Different lines that are remembered; a program with more has other troubles.
 constexpr std::size_t kMaxTold = 4096;
 
 std::string stream_of(const Access& access) {
-  if (access.lane->kind() == LaneKind::kLegacy) return "the legacy default stream";
-  return "stream " + std::to_string(access.lane->shown_as());
+  const ordering::Owner& owner = access.lane->owner();
+  return owner.legacy ? "the legacy default stream" : "stream " + std::to_string(owner.stream);
 }
 
 std::string remedy(const Race& race) {
-  // In one stream there is no other way.
-  if (race.first.lane->shown_as() == race.second.lane->shown_as())
+  // In one stream there are two ways only.
+  if (race.first.lane->owner().stream == race.second.lane->owner().stream) {
+    if (race.first.lane->owner().graph && race.second.lane->owner().graph)
+      return "make the graph's node of the second depend on that of the first";
     return "the copies of a batch have no order among each other, and sources that are not read in stream "
-           "order "
-           "have none with the stream; make two batches, or choose the access order STREAM";
+           "order have none with the stream; make two batches, or choose the access order STREAM";
+  }
   return "let " + stream_of(race.second) + " wait for an event that is recorded in " + stream_of(race.first) +
          " after it";
 }
 
 std::string who(const Access& access) {
-  return (is_kernel_name(access.name) ? "kernel '" + *access.name + "'" : "a " + *access.name) + " in " +
-         stream_of(access);
+  return (is_kernel_name(access.name) ? "kernel '" + *access.name + "'" : "a " + *access.name) +
+         (access.lane->owner().graph ? " of a graph in " : " in ") + stream_of(access);
 }
 
 std::string where(const Race& race, const Access& access) {

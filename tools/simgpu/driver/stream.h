@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tools/simgpu/driver/capture.h"
@@ -57,8 +58,7 @@ class OperationQueue {
 struct Stream {
   Context* context = nullptr;
   std::uint64_t id = 0;
-  std::uint64_t part_of =
-      0;  ///< id of the stream whose batches run in this one; 0: it is a stream of the program
+  std::optional<ordering::Owner> works_for;  ///< for batches and graphs; none: it is a stream of the program
   unsigned flags = 0;
   int priority = 0;
   bool legacy = false;   ///< the legacy default stream: waits for all blocking streams, and they for it

@@ -14,20 +14,29 @@ namespace simgpu::ordering {
 /// How a stream stands to the legacy default stream of its context.
 enum class LaneKind : std::uint8_t { kLegacy, kBlocking, kNonBlocking };
 
+/// Whose work a stream does, as messages name it.
+struct Owner {
+  std::uint64_t stream = 0;  ///< the program's stream
+  bool legacy = false;       ///< which is the legacy default stream
+  bool graph = false;        ///< it is work of a graph that was launched there
+
+  bool operator==(const Owner&) const = default;
+};
+
 /// What is known to come before the operations of one stream, besides that stream's own earlier ones and what
 /// the host has waited for. Only an Order looks inside.
 class Lane {
  public:
   Lane(std::uint64_t id, std::uint64_t context, LaneKind kind)
-      : id_(id), shown_as_(id), context_(context), kind_(kind) {}
+      : id_(id), owner_{id, kind == LaneKind::kLegacy, false}, context_(context), kind_(kind) {}
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
   [[nodiscard]] std::uint64_t id() const { return id_; }
   [[nodiscard]] LaneKind kind() const { return kind_; }
-  /// What it is called in messages: its own number, or that of the stream whose batches run in it.
-  [[nodiscard]] std::uint64_t shown_as() const { return shown_as_; }
-  void show_as(std::uint64_t id) { shown_as_ = id; }
+  /// Itself, unless another was named.
+  [[nodiscard]] const Owner& owner() const { return owner_; }
+  void works_for(const Owner& owner) { owner_ = owner; }
   /// The number of the latest operation.
   [[nodiscard]] std::uint64_t enqueued() const { return enqueued_; }
 
@@ -41,7 +50,7 @@ class Lane {
   };
 
   std::uint64_t id_;
-  std::uint64_t shown_as_;
+  Owner owner_;
   std::uint64_t context_;
   LaneKind kind_;
   std::uint64_t enqueued_ = 0;
