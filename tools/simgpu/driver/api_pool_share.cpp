@@ -76,8 +76,10 @@ SIMGPU_API(cuMemPoolImportFromShareableHandle,
   props.handleTypes = type;
   props.location = {CU_MEM_LOCATION_TYPE_DEVICE, {name.device}};
   auto pool = std::make_shared<Pool>(d, *gpu, props);
-  std::memcpy(&pool->origin, &name, sizeof name);
-  pool->is_imported = true;
+  Pool::Origin origin{};
+  static_assert(sizeof origin == sizeof name);
+  std::memcpy(&origin, &name, sizeof name);
+  pool->import(origin);
   *out = pool->handle();
   d.pools.emplace(*out, std::move(pool));
   return CUDA_SUCCESS;
@@ -109,11 +111,10 @@ SIMGPU_API_CONTEXT(cuMemPoolImportPointer,
   const Pool& pool = *it->second;
   PieceName name{};
   std::memcpy(&name, data, sizeof name);
+  if (!pool.imported() || name.magic != PieceName::kMagic) return CUDA_ERROR_INVALID_VALUE;
   PoolName origin{};
-  std::memcpy(&origin, &pool.origin, sizeof origin);
-  if (!pool.imported() || name.magic != PieceName::kMagic || !same(name.pool, origin)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  std::memcpy(&origin, &*pool.origin(), sizeof origin);
+  if (!same(name.pool, origin)) return CUDA_ERROR_INVALID_VALUE;
   Physical* physical = pool.gpu().physical.find(name.memory);
   if (physical == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::uint64_t base = 0;

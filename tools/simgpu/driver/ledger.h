@@ -53,6 +53,9 @@ class Ledger {
   /// The stream's operation with this number runs now, and the program's threads can see that without a call:
   /// a host function, or a value written to host memory. Then everything before it is known to be done.
   void host_can_see(const Stream& stream, std::uint64_t ticket);
+  /// True if what the program asked for so far puts that operation before whatever the stream does next.
+  /// False also where that is not known.
+  [[nodiscard]] bool precedes(const Wait& operation, const Stream& stream) const;
   /// What the stream does from now on comes after something that only memory or another process knows.
   void order_unknown(const std::shared_ptr<Stream>& stream);
 

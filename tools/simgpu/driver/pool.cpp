@@ -14,15 +14,17 @@ Pool::Pool(Driver& driver, Gpu& gpu, const CUmemPoolProps& props)
   access_[static_cast<std::size_t>(gpu.ordinal)] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
-std::optional<Pool::Place> Pool::find(std::uint64_t size, const std::shared_ptr<Stream>& stream,
-                                      bool may_wait) {
+/// With `may_wait`, also a piece whose free the allocation then waits for.
+std::optional<Pool::Place> Pool::find(std::uint64_t size, const Stream& stream, bool may_wait) {
   std::optional<Place> best;
   for (auto& [base, chunk] : chunks_) {
     for (auto it = chunk.pieces.begin(); it != chunk.pieces.end(); ++it) {
       const Piece& piece = it->second;
       if (piece.live || piece.size < size || (best && best->piece->second.size <= piece.size)) continue;
-      const bool follows = !piece.freed || driver_.follows(*stream, *piece.freed);
-      if (follows || may_wait) best = Place{&chunk, it, !follows};
+      const bool follows = !piece.freed || driver_.follows(stream, *piece.freed);
+      // The wait that an event has put there already changes nothing, but the ledger's knowledge is bounded.
+      const bool ordered = follows || (follow_events_ && driver_.ledger.precedes(*piece.freed, stream));
+      if (ordered || may_wait) best = Place{&chunk, it, !follows};
     }
   }
   return best;
@@ -49,22 +51,23 @@ CUresult Pool::grow(std::uint64_t size) {
 }
 
 /// In this order: what is free already; more memory; memory whose free the allocation then waits for; more
-/// memory after everything that is free was given back, here and by the other pools of the device.
+/// memory after everything has run and what is free was given back, here and by the other pools of the
+/// device.
 CUresult Pool::make_room(std::uint64_t size, const std::shared_ptr<Stream>& stream, Place* out) {
-  std::optional<Place> place = find(size, stream, false);
+  std::optional<Place> place = find(size, *stream, false);
   CUresult result = CUDA_SUCCESS;
   if (!place) {
     result = grow(size);
-    place = find(size, stream, false);
+    place = find(size, *stream, false);
   }
-  if (!place && reuse_[2] != 0) place = find(size, stream, true);
+  if (!place && internal_dependencies_) place = find(size, *stream, true);
   if (!place) {
     driver_.scheduler.drain(nullptr);
     for (const auto& [handle, pool] : driver_.pools) {
       if (&pool->gpu_ == &gpu_) pool->trim(0);
     }
     result = grow(size);
-    place = find(size, stream, false);
+    place = find(size, *stream, false);
   }
   if (!place) return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
   *out = *place;
@@ -245,13 +248,13 @@ CUresult Pool::get(CUmemPool_attribute attribute, void* value) const {
   auto* number = static_cast<cuuint64_t*>(value);
   switch (attribute) {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
-      *static_cast<int*>(value) = reuse_[0];
+      *static_cast<int*>(value) = follow_events_ ? 1 : 0;
       return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
-      *static_cast<int*>(value) = reuse_[1];
+      *static_cast<int*>(value) = opportunistic_ ? 1 : 0;
       return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
-      *static_cast<int*>(value) = reuse_[2];
+      *static_cast<int*>(value) = internal_dependencies_ ? 1 : 0;
       return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
       *number = threshold_;
@@ -274,17 +277,17 @@ CUresult Pool::get(CUmemPool_attribute attribute, void* value) const {
 }
 
 CUresult Pool::set(CUmemPool_attribute attribute, const void* value) {
-  const auto flag = [&](std::size_t i) {
-    reuse_[i] = *static_cast<const int*>(value) != 0 ? 1 : 0;
+  const auto flag = [&](bool& may) {
+    may = *static_cast<const int*>(value) != 0;
     return CUDA_SUCCESS;
   };
   switch (attribute) {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
-      return flag(0);
+      return flag(follow_events_);
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
-      return flag(1);
+      return flag(opportunistic_);
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
-      return flag(2);
+      return flag(internal_dependencies_);
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
       threshold_ = *static_cast<const cuuint64_t*>(value);
       return CUDA_SUCCESS;

@@ -19,8 +19,10 @@ struct Driver;
 /// pool gives out next, and when the operation that the call queued runs, which decides what work may touch.
 ///
 /// A freed piece is given out again where the new allocation is sure to come after the free: in the same
-/// stream, or where the host knows that the free has run. It is also given out with a wait for the free,
-/// where there is no more memory. Freed memory is filled with the pattern when the free runs.
+/// stream, where the host knows that the free has run, or where events order the two and the pool may follow
+/// them. Where there is no more memory it is also given out with a wait for the free, if the pool may add
+/// dependencies. That it may be opportunistic changes nothing: before there is no memory at all, the host
+/// waits for everything, which no chance decides. Freed memory is filled with the pattern when the free runs.
 ///
 /// Not thread-safe: the driver's lock protects it.
 class Pool : public std::enable_shared_from_this<Pool> {
@@ -32,10 +34,12 @@ class Pool : public std::enable_shared_from_this<Pool> {
   [[nodiscard]] CUmemoryPool handle() { return reinterpret_cast<CUmemoryPool>(this); }
   [[nodiscard]] Gpu& gpu() const { return gpu_; }
   [[nodiscard]] const CUmemPoolProps& props() const { return props_; }
-  /// True if it stands for a pool of another process, which `origin` names (api_pool_share.cpp).
-  [[nodiscard]] bool imported() const { return is_imported; }
-  bool is_imported = false;
-  std::array<std::uint64_t, 3> origin{};
+  /// It stands for a pool of another process, which `origin` names (api_pool_share.cpp).
+  using Origin = std::array<std::uint64_t, 3>;
+  void import(const Origin& origin) { origin_ = origin; }
+  /// None: the pool is this process's own.
+  [[nodiscard]] const std::optional<Origin>& origin() const { return origin_; }
+  [[nodiscard]] bool imported() const { return origin_.has_value(); }
 
   /// A piece for work that is queued in `stream` from now on; queues the operation that makes it usable.
   CUresult allocate(std::uint64_t size, Context* owner, const std::shared_ptr<Stream>& stream,
@@ -95,10 +99,10 @@ class Pool : public std::enable_shared_from_this<Pool> {
   struct Place {
     Chunk* chunk = nullptr;
     Pieces::iterator piece;
-    bool wait = false;  ///< the allocation must wait for the free
+    bool wait = false;  ///< the allocation must be told to wait for the free
   };
 
-  std::optional<Place> find(std::uint64_t size, const std::shared_ptr<Stream>& stream, bool may_wait);
+  std::optional<Place> find(std::uint64_t size, const Stream& stream, bool may_wait);
   CUresult grow(std::uint64_t size);
   CUresult make_room(std::uint64_t size, const std::shared_ptr<Stream>& stream, Place* out);
   bool idle(const Chunk& chunk) const;
@@ -110,6 +114,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
   Driver& driver_;
   Gpu& gpu_;
   const CUmemPoolProps props_;
+  std::optional<Origin> origin_;
   std::map<std::uint64_t, Chunk> chunks_;
   std::map<std::uint64_t, Touchable> touchable_;  ///< by address: pieces that work may touch now
   std::array<CUmemAccess_flags, MachineConfig::kMaxDevices> access_{};
@@ -118,7 +123,10 @@ class Pool : public std::enable_shared_from_this<Pool> {
   std::uint64_t threshold_ = 0;
   std::uint64_t reserved_ = 0, reserved_high_ = 0;
   std::uint64_t used_ = 0, used_high_ = 0;
-  std::array<int, 3> reuse_{1, 1, 1};  ///< follow events, opportunistic, internal dependencies
+  // What it may do to give memory out again (CU_MEMPOOL_ATTR_REUSE_...).
+  bool follow_events_ = true;
+  bool opportunistic_ = true;  ///< without effect
+  bool internal_dependencies_ = true;
 };
 
 }  // namespace simgpu
