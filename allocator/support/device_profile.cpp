@@ -213,16 +213,24 @@ Result<DeviceProfile, ProfileError> parse(std::string_view text, std::string_vie
   }
 }
 
-Result<DeviceProfile, ProfileError> unknown_name(std::string_view name, std::string_view folder) {
+/// "known: h100 t4, or …".
+std::string known_names(std::string_view folder) {
+  std::string text = "known:";
   const std::vector<std::string> names = device_profile_names(folder);
-  const auto* const meant =
-      nearest_item(name, names, [](const std::string& known) -> std::string_view { return known; });
-  std::string text = "unknown device " + printable(name);
-  if (meant != nullptr) text += " (did you mean '" + *meant + "'?)";
-  text += "; known:";
   for (const std::string& known : names) text += " " + known;
   if (names.empty()) text += " none in " + std::string(folder);
-  return Err{ProfileError{text}};
+  return text + ", or a file of your own (name.toml)";
+}
+
+Result<DeviceProfile, ProfileError> unknown_name(std::string_view name, std::string_view folder) {
+  const std::vector<std::string> names = device_profile_names(folder);
+  std::string lower(name);  // as all names are
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  const std::string* const meant =
+      nearest_item(lower, names, [](const std::string& known) -> std::string_view { return known; });
+  std::string text = "unknown device " + (name.empty() ? "''" : printable(name));
+  if (meant != nullptr) text += " (did you mean '" + *meant + "'?)";
+  return Err{ProfileError{text + "; " + known_names(folder)}};
 }
 
 Result<DeviceProfile, ProfileError> load(std::string_view name_or_file, std::string_view folder) {
@@ -231,9 +239,10 @@ Result<DeviceProfile, ProfileError> load(std::string_view name_or_file, std::str
   if (!is_file) path = std::string(folder) + "/" + path + ".toml";
   std::error_code error;
   if (!fs::exists(path, error)) {
-    return is_file ? refused(path, "no such device profile") : unknown_name(name_or_file, folder);
+    return is_file ? refused(path, "no such device profile; " + known_names(folder))
+                   : unknown_name(name_or_file, folder);
   }
-  if (fs::is_directory(path, error)) return refused(path, "is a folder, not a device profile");
+  if (fs::is_directory(path, error)) return refused(path, "is a folder; name a device profile in it");
   std::ifstream in(path, std::ios::binary);
   std::string text(kLargestFile + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));

@@ -121,15 +121,15 @@ TEST_CASE("digests: a role file that cannot be used is one line, before the prog
   std::ofstream(roles) << "simgpu-roles 1\nkernel k\n param 0 inn\n";
   const Outcome bad = run({{kSimgpu, "--roles", roles, "--", kJob}, "", {}, false, false});
   CHECK(bad.code() == 125);
-  CHECK(bad.err == "simgpu: error: --roles: " + roles +
-                       ":3: 'inn' where one of in, out, inout, none is wanted (did you mean 'in'?)\n");
+  CHECK(bad.err ==
+        "simgpu: error: --roles: " + roles +
+            ":3: 'inn' where one of in, out, inout, none is wanted (did you mean 'in'?); nothing was run\n");
   const Outcome missing =
       run({{kSimgpu, "--", kJob}, "", {{"SIMGPU_ROLES", "/nowhere/roles"}}, false, false});
   CHECK(missing.code() == 125);
   CHECK(missing.err ==
         "simgpu: error: SIMGPU_ROLES: role file /nowhere/roles: No such file or directory; name a file that "
-        "can be "
-        "read\n");
+        "can be read; nothing was run\n");
   CHECK(run({{kSimgpu, "--digest", "64k", "--", kJob}, "", {}, false, false}).code() == 125);
 }
 

@@ -13,6 +13,7 @@
 namespace {
 
 using tidepool::test::built;
+using tidepool::test::names_in;
 using tidepool::test::Outcome;
 using tidepool::test::ScratchFolder;
 using tidepool::test::write_file;
@@ -57,41 +58,83 @@ TEST_CASE("command: wrong words are refused with one line, a hint and 125") {
     INFO(o.err);
     REQUIRE(o.code() == 125);
     REQUIRE(o.out.empty());
-    REQUIRE(o.err == "simgpu: error: " + line + "\n");
+    REQUIRE(o.err == "simgpu: error: " + line + "; nothing was run\n");
   };
-  refused({"--sed", "1", "--", "true"}, "unknown option --sed (did you mean '--seed'?)");
+  refused({"--sed", "1", "--", "true"},
+          "unknown option --sed (did you mean '--seed'?); simgpu --help lists what there is");
+  refused({"-x", "--", "true"}, "unknown option -x; simgpu --help lists what there is");
   refused({"--seed", "x", "--", "true"}, "--seed x: want a number from 0 to 18446744073709551615");
   refused({"--seed", "-1", "--", "true"}, "--seed -1: want a number from 0 to 18446744073709551615");
   refused({"--seed", "18446744073709551616", "--", "true"},
           "--seed 18446744073709551616: want a number from 0 to 18446744073709551615");
-  refused({"--seed", "--", "true"}, "option --seed needs a value");
+  refused({"--seed", "", "--", "true"}, "--seed '': want a number from 0 to 18446744073709551615");
+  refused({"--seed", "--", "true"}, "option --seed needs a value; simgpu --help says which");
+  refused({"--summary=yes", "--", "true"}, "--summary=yes: --summary takes no value; leave it out");
+  for (const char* option : {"--report", "--trace", "--faults", "--roles"})
+    refused({option, "", "--", "true"}, std::string(option) + " '': want the name of a file");
+  for (const char* option : {"--trace", "--faults", "--roles"})
+    refused({option, "-", "--", "true"}, std::string(option) + " -: want the name of a file");
+  for (const char* file : {"/", "/dev/null"})
+    refused({"--trace", file, "--", "true"},
+            std::string("--trace ") + file + ": is no ordinary file; name one, or one to be made");
+  refused({"--report", "one", "--trace", "one", "--", "true"},
+          "--report and --trace name one file, one; give each its own");
   refused({"--schedule", "inorde", "--", "true"},
           "--schedule inorde: want adversarial or inorder (did you mean 'inorder'?)");
   refused({"--clock", "wal", "--", "true"}, "--clock wal: want virtual or wall (did you mean 'wall'?)");
   refused({"--host-time", "none", "--", "true"}, "--host-time none: want fixed or measured");
   refused({"--processes", "0", "--", "true"}, "--processes 0: want a number from 1 to 64");
   refused({"--clock", "wall", "--trace", "t.json", "--", "true"},
-          "--trace shows virtual time; it goes without --clock wall");
-  refused({"--trace", "/nonexistent/t.json", "--", "true"}, "cannot write the trace to /nonexistent/t.json");
+          "--trace shows virtual time, which --clock wall does without; leave one of them out");
   refused({"--memory", "1KiB", "--", "true"},
           "--memory 1KiB: want bytes from 2MiB to 1TiB, as in 268435456 or 256MiB");
   refused({"--memory", "4MiB,", "--", "true"},
           "--memory 4MiB,: want bytes from 2MiB to 1TiB, as in 268435456 or 256MiB");
   refused({"--memory", "4MiB,8MiB", "--", "true"},
-          "--memory has 2 sizes for 1 devices; give one size for all, or one for each");
+          "--memory has 2 sizes for 1 device; give one size for all, or one for each --device");
+  refused({"--device=t4", "--device=t4", "--memory", "4MiB,8MiB,4MiB", "--", "true"},
+          "--memory has 3 sizes for 2 devices; give one size for all, or one for each --device");
   refused({"--faults", "/nonexistent/plan", "--", "true"},
           "--faults /nonexistent/plan: cannot be read; is it the file you meant?");
   refused({"--faults", "/", "--", "true"}, "--faults /: cannot be read; is it the file you meant?");
-  refused({"--sumary", "--", "true"}, "unknown option --sumary (did you mean '--summary'?)");
+  refused({"--sumary", "--", "true"},
+          "unknown option --sumary (did you mean '--summary'?); simgpu --help lists what there is");
   refused(std::vector<std::string>(17, "--device=t4"),
           "--device is given 17 times; a machine has at most 16 devices");
-  refused({"true"}, "'true' is not an option; put -- before the command: simgpu [options] -- true");
-  refused({"--"}, "no command: simgpu [options] -- command [arguments]");
-  refused({"--device", "h10", "--", "true"},
-          "--device: unknown device h10 (did you mean 'h100'?); known: a100 h100 rtx3060 rtx4090 t4");
-  refused({"--device", "./none.toml", "--", "true"}, "--device: ./none.toml: no such device profile");
-  refused({"--report", "/nonexistent/r.json", "--", "true"},
-          "cannot write the report to /nonexistent/r.json");
+  refused({"true"}, "'true' is not an option; put -- before the command, as in 'simgpu [options] -- true'");
+  refused({"--"}, "no command; put it behind --, as in 'simgpu [options] -- command [arguments]'");
+  refused({}, "no command; put it behind --, as in 'simgpu [options] -- command [arguments]'");
+  refused({"--", ""}, "the command behind -- is empty; name a program there");
+}
+
+TEST_CASE("command: profiles, reports and traces that cannot be used are known before anything runs") {
+  const ScratchFolder folder;
+  const std::string ran = folder / "ran";
+  const auto refused = [&](const std::vector<std::string>& words, const std::string& line) {
+    std::vector<std::string> all = words;
+    all.insert(all.end(), {"--", "touch", ran});
+    const Outcome o = simgpu(all);
+    INFO(o.err);
+    REQUIRE(o.code() == 125);
+    REQUIRE(o.err == "simgpu: error: " + line + "; nothing was run\n");
+    REQUIRE(names_in(folder.path()).empty());
+  };
+  const std::string known = "known: a100 h100 rtx3060 rtx4090 t4, or a file of your own (name.toml)";
+  refused({"--device", "h10"}, "--device: unknown device h10 (did you mean 'h100'?); " + known);
+  refused({"--device="}, "--device: unknown device ''; " + known);
+  refused({"--device", "./none.toml"}, "--device: ./none.toml: no such device profile; " + known);
+  for (const char* option : {"--report", "--trace"}) {
+    refused(
+        {option, "/nonexistent/r.json"},
+        std::string(option) +
+            " /nonexistent/r.json: cannot be written (No such file or directory); name a file in a folder "
+            "that is there and may be written to");
+  }
+  refused(
+      {"--report", folder.path()},
+      "--report " + folder.path() +
+          ": cannot be written (Is a directory); name a file in a folder that is there and may be written "
+          "to");
 }
 
 TEST_CASE("command: help and version") {
@@ -119,14 +162,23 @@ TEST_CASE("command: a profile that is none says what is wrong with it") {
 }
 
 TEST_CASE("command: a program that cannot be run is named, with what to do") {
-  const auto said = [](const std::string& program) { return simgpu({"--", program}).err; };
-  REQUIRE(said("no-such-program") ==
-          "simgpu: error: no-such-program: No such file or directory in the folders of PATH; for a program "
-          "in this "
-          "folder write ./no-such-program\n");
-  REQUIRE(said("/no/such/program") ==
-          "simgpu: error: /no/such/program: No such file or directory; nothing was run\n");
-  REQUIRE(said("/etc/passwd") == "simgpu: error: /etc/passwd: Permission denied; nothing was run\n");
+  const auto said = [](const std::string& program, int code, const std::string& line) {
+    const Outcome o = simgpu({"--", program});
+    INFO(o.err);
+    REQUIRE(o.code() == code);
+    REQUIRE(o.err == "simgpu: error: " + program + " " + line + "; nothing was run\n");
+  };
+  said("no-such-program", 127,
+       "is in none of the folders of PATH; for a program in this folder write ./no-such-program");
+  said(".", 126,
+       "is in the folders of PATH only as a folder or where it may not be run; name the program by its path");
+  said("/no/such/program", 127, "is not there; is it the path you meant?");
+  said("/etc/passwd", 126, "is not executable; chmod +x makes a program or script so");
+  said("/etc", 126, "is a folder; name a program in it");
+  const ScratchFolder folder;
+  write_file(folder / "script", "#!/no/such/shell\n", 0755);
+  said(folder / "script", 127,
+       "needs an interpreter or loader that is not there; look at its first line, or at file(1)");
 }
 
 TEST_CASE("command: without its libraries it says so") {

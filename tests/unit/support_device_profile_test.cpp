@@ -163,10 +163,18 @@ TEST_CASE("device profile: files and names are found, or it is said what there i
   REQUIRE(load_device_profile("card", here)->name == "card");
   REQUIRE(load_device_profile(folder / "card.toml", "/nowhere")->name == "card");
   REQUIRE(load_device_profile("crad", here).error().text ==
-          "unknown device crad (did you mean 'card'?); known: card");
-  REQUIRE(load_device_profile("x", "/nowhere").error().text == "unknown device x; known: none in /nowhere");
-  REQUIRE(load_device_profile("none.toml", here).error().text == "none.toml: no such device profile");
-  REQUIRE(load_device_profile(here, here).error().text == here + ": is a folder, not a device profile");
+          "unknown device crad (did you mean 'card'?); known: card, or a file of your own (name.toml)");
+  REQUIRE(load_device_profile("x", "/nowhere").error().text ==
+          "unknown device x; known: none in /nowhere, or a file of your own (name.toml)");
+  REQUIRE(load_device_profile("none.toml", here).error().text ==
+          "none.toml: no such device profile; known: card, or a file of your own (name.toml)");
+  REQUIRE(load_device_profile("CARD", here)
+              .error()
+              .text.starts_with("unknown device CARD (did you mean 'card'?)"));
+  REQUIRE(load_device_profile("", here).error().text ==
+          "unknown device ''; known: card, or a file of your own (name.toml)");
+  REQUIRE(load_device_profile(here, here).error().text ==
+          here + ": is a folder; name a device profile in it");
 }
 
 TEST_CASE("device profile: those that come with the project are good") {

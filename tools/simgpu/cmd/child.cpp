@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,6 +51,25 @@ void handle(int signal, void (*handler)(int)) {
   ::_exit(written == static_cast<ssize_t>(sizeof error) ? kCannotRun : kNotFound);
 }
 
+/// Why a command could not be run, and what to do.
+std::string why_not(const std::string& command, int error) {
+  const bool in_path = command.find('/') == std::string::npos;
+  struct stat status {};
+  const bool there = !in_path && ::stat(command.c_str(), &status) == 0;
+  if (there && S_ISDIR(status.st_mode)) return "is a folder; name a program in it";
+  if (there && error == EACCES && (status.st_mode & (S_IXUSR | S_IXGRP | S_IXOTH)) == 0)
+    return "is not executable; chmod +x makes a program or script so";
+  if (there && error == ENOENT)
+    return "needs an interpreter or loader that is not there; look at its first line, or at file(1)";
+  if (error == ENOENT && in_path)
+    return "is in none of the folders of PATH; for a program in this folder write ./" + command;
+  if (error == EACCES && in_path)
+    return "is in the folders of PATH only as a folder or where it may not be run; name the program by its "
+           "path";
+  const std::string reason = std::string("cannot be run: ") + std::strerror(error);
+  return error == ENOENT ? "is not there; is it the path you meant?" : reason + "; may this user run it?";
+}
+
 }  // namespace
 
 Ending run_command(const std::vector<std::string>& command,
@@ -77,10 +97,7 @@ Ending run_command(const std::vector<std::string>& command,
   if (got == static_cast<ssize_t>(sizeof error)) {
     ending.started = false;
     ending.exit_code = error == ENOENT ? kNotFound : kCannotRun;
-    ending.why = command[0] + ": " + std::strerror(error) +
-                 (error == ENOENT && command[0].find('/') == std::string::npos
-                      ? " in the folders of PATH; for a program in this folder write ./" + command[0]
-                      : "; nothing was run");
+    ending.why = command[0] + " " + why_not(command[0], error) + "; nothing was run";
   } else if (WIFSIGNALED(status)) {
     ending.signal = WTERMSIG(status);
   } else {

@@ -10,10 +10,11 @@ namespace simgpu::cmd {
 
 /// How a command ended.
 struct Ending {
-  int exit_code = 0;    ///< meaningful if signal is 0
-  int signal = 0;       ///< the signal that ended it, or 0
-  pid_t pid = 0;        ///< of the process that it was
-  bool started = true;  ///< false: it could not be run, exit_code is 126 or 127 and `why` says why
+  int exit_code = 0;  ///< meaningful if signal is 0
+  int signal = 0;     ///< the signal that ended it, or 0
+  pid_t pid = 0;      ///< of the process that it was
+  bool started =
+      true;  ///< false: it could not be run, exit_code is 126 or 127; `why` says why and what to do
   std::string why;
 };
 

@@ -77,10 +77,11 @@ std::unique_ptr<MachineConfig> machine_config(const Options& options, const std:
   c->host_time = options.host_time == "measured" ? HostTime::kMeasured : HostTime::kFixed;
   c->processes_together = options.processes;
   if (!options.trace.empty()) {
-    if (options.clock == "wall") throw UsageError("--trace shows virtual time; it goes without --clock wall");
+    if (options.clock == "wall")
+      throw UsageError("--trace shows virtual time, which --clock wall does without; leave one of them out");
     const std::string path = std::filesystem::absolute(options.trace).string();
     if (path.size() >= sizeof c->trace)
-      throw UsageError("--trace " + options.trace + ": the name is too long");
+      throw UsageError("--trace: the path is longer than 1,023 bytes: " + path);
     std::copy(path.begin(), path.end(), std::begin(c->trace));
   }
   c->digest_full = options.digest == "full";

@@ -47,11 +47,38 @@ std::vector<std::pair<std::string, std::string>> variables(const simgpu::Machine
   return {{"LD_LIBRARY_PATH", path}, {simgpu::MachineFile::kVariable, machine.path()}};
 }
 
-void write_report(const std::string& file, const std::string& text) {
+bool write_report(const std::string& file, const std::string& text) {
   std::ofstream out(file, std::ios::binary | std::ios::trunc);
   out << text;
   out.close();
-  if (!out) throw std::runtime_error("cannot write the report to " + file);
+  return static_cast<bool>(out);
+}
+
+/// Files that cannot be written are better known before a long run than after it.
+void begin_files(const Options& options, const simgpu::MachineConfig& config) {
+  const auto refuse = [](const char* option, const std::string& file) {
+    throw UsageError(std::string(option) + " " + file + ": cannot be written (" + std::strerror(errno) +
+                     "); name a file in a folder that is there and may be written to");
+  };
+  std::error_code error;
+  if (fs::exists(options.trace, error) && !fs::is_regular_file(options.trace, error))
+    throw UsageError("--trace " + options.trace + ": is no ordinary file; name one, or one to be made");
+  errno = 0;
+  if (!options.report.empty() && !write_report(options.report, "")) refuse("--report", options.report);
+  if (!options.trace.empty() && !begin_trace(options.trace, config)) refuse("--trace", options.trace);
+}
+
+/// For what fails when the command has run: what it did stays done.
+void end_files(const Options& options, const simgpu::Machine& machine, const Ending& ending) {
+  const auto fail = [](const char* what, const std::string& file) {
+    throw std::runtime_error(std::string("the command has run, but its ") + what +
+                             " could not be written to " + file + " (" + std::strerror(errno) +
+                             "); make room and run it again");
+  };
+  errno = 0;
+  if (!options.trace.empty() && !end_trace(options.trace)) fail("trace", options.trace);
+  if (!options.report.empty() && !write_report(options.report, report_json(machine, ending)))
+    fail("report", options.report);
 }
 
 /// True if this process was a program with the static CUDA run time. The driver has said so; if such a
@@ -68,15 +95,12 @@ Ending run(const Options& options) {
       simgpu::MachineFile::create(*machine_config(options, (prefix() / "share/tidepool").string()));
   if (machine == nullptr)
     throw std::runtime_error(std::string("cannot make a machine: ") + std::strerror(errno));
-  // A report that cannot be written is better known before a long run than after it.
-  if (!options.report.empty()) write_report(options.report, "");
-  if (!options.trace.empty()) begin_trace(options.trace, (*machine)->config);
+  begin_files(options, (*machine)->config);
   Ending ending = run_command(options.command, variables(*machine));
-  if (!options.trace.empty()) end_trace(options.trace);
-  if (!options.report.empty()) write_report(options.report, report_json(**machine, ending));
+  if (options.summary) std::fputs(report_text(**machine).c_str(), stderr);
+  end_files(options, **machine, ending);
   if (ending.signal == 0 && ending.exit_code == 0 && has_static_runtime(**machine, ending.pid))
     ending.exit_code = kOwnFailure;
-  if (options.summary) std::fputs(report_text(**machine).c_str(), stderr);
   return ending;
 }
 
@@ -90,6 +114,9 @@ int main(int argc, char** argv) {
     const Ending ending = run(options);
     if (!ending.started) std::fprintf(stderr, "simgpu: error: %s\n", ending.why.c_str());
     end_like(ending);
+  } catch (const UsageError& error) {
+    std::fprintf(stderr, "simgpu: error: %s; nothing was run\n", error.what());
+    return kOwnFailure;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "simgpu: error: %s\n", error.what());
     return kOwnFailure;

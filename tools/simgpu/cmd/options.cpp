@@ -15,11 +15,16 @@ const std::vector<std::string> kOptionNames = {
     "--device", "--memory", "--seed",   "--schedule", "--clock",   "--host-time", "--processes", "--digest",
     "--roles",  "--faults", "--report", "--trace",    "--summary", "--help",      "--version"};
 
+/// An option with its value, as a message shows it.
+std::string shown(const std::string& name, const std::string& value) {
+  return name + " " + (value.empty() ? "''" : value);
+}
+
 std::uint64_t parse_seed(const std::string& text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size())
-    throw UsageError("--seed " + text + ": want a number from 0 to 18446744073709551615");
+    throw UsageError(shown("--seed", text) + ": want a number from 0 to 18446744073709551615");
   return value;
 }
 
@@ -28,7 +33,7 @@ std::uint32_t parse_processes(const std::string& text) {
   std::uint32_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size() || value == 0 || value > kMost)
-    throw UsageError("--processes " + text + ": want a number from 1 to 64");
+    throw UsageError(shown("--processes", text) + ": want a number from 1 to 64");
   return value;
 }
 
@@ -40,7 +45,7 @@ std::vector<std::uint64_t> parse_memory(const std::string& text) {
     const std::size_t comma = rest.find(',');
     const auto value = tidepool::parse_bytes(rest.substr(0, comma));
     if (!value || *value < tidepool::MiB(2) || *value > tidepool::GiB(1024))
-      throw UsageError("--memory " + text + ": want bytes from 2MiB to 1TiB, as in 268435456 or 256MiB");
+      throw UsageError(shown("--memory", text) + ": want bytes from 2MiB to 1TiB, as in 268435456 or 256MiB");
     sizes.push_back(value->count());
     more = comma != std::string_view::npos;
     if (more) rest.remove_prefix(comma + 1);
@@ -51,7 +56,14 @@ std::vector<std::uint64_t> parse_memory(const std::string& text) {
 std::string one_of(const std::string& option, const std::string& text, const std::string& one,
                    const std::string& other) {
   if (text == one || text == other) return text;
-  throw UsageError(option + " " + text + ": want " + one + " or " + other + suggestion(text, {one, other}));
+  throw UsageError(shown(option, text) + ": want " + one + " or " + other + suggestion(text, {one, other}));
+}
+
+/// The name of a file. An empty one is most likely a variable of a script that is not set, "-" the stream
+/// that it stands for elsewhere.
+std::string file(const std::string& option, const std::string& name) {
+  if (name.empty() || name == "-") throw UsageError(shown(option, name) + ": want the name of a file");
+  return name;
 }
 
 /// Sets the option to its value.
@@ -71,18 +83,22 @@ void set(Options* o, const std::string& name, const std::string& value) {
   } else if (name == "--processes") {
     o->processes = parse_processes(value);
   } else if (name == "--trace") {
-    o->trace = value;
+    o->trace = file(name, value);
   } else if (name == "--digest") {
     o->digest = one_of(name, value, "4k", "full");
   } else if (name == "--roles") {
-    o->roles = value;
+    o->roles = file(name, value);
   } else if (name == "--faults") {
-    o->faults = value;
+    o->faults = file(name, value);
   } else if (value == "-") {
     o->summary = true;
   } else {
-    o->report = value;
+    o->report = file(name, value);
   }
+}
+
+bool takes_no_value(const std::string& name) {
+  return name == "--summary" || name == "--help" || name == "--version";
 }
 
 bool known(const std::string& name) {
@@ -103,7 +119,8 @@ void check_devices(Options* o) {
   const std::size_t sizes = o->memory_bytes.size();
   if (sizes > 1 && sizes != devices) {
     throw UsageError("--memory has " + std::to_string(sizes) + " sizes for " + std::to_string(devices) +
-                     " devices; give one size for all, or one for each");
+                     (devices == 1 ? " device" : " devices") +
+                     "; give one size for all, or one for each --device");
   }
 }
 
@@ -128,22 +145,30 @@ Options parse_options(const std::vector<std::string>& words) {
     }
     if (word.empty() || word[0] != '-') {
       std::string text = "'" + word;
-      text += "' is not an option; put -- before the command: simgpu [options] -- ";
-      throw UsageError(text + word);
+      text += "' is not an option; put -- before the command, as in 'simgpu [options] -- ";
+      throw UsageError(text + (word.empty() ? "command" : word) + "'");
     }
     const std::size_t equals = word.find('=');
     const std::string name = word.substr(0, equals);
-    if (!known(name)) throw UsageError("unknown option " + name + suggestion(name, kOptionNames));
+    if (!known(name)) {
+      throw UsageError("unknown option " + name + suggestion(name, kOptionNames) +
+                       "; simgpu --help lists what there is");
+    }
+    if (takes_no_value(name)) throw UsageError(word + ": " + name + " takes no value; leave it out");
     if (equals != std::string::npos) {
       set(&o, name, word.substr(equals + 1));
     } else {
       if (i + 1 == words.size() || words[i + 1] == "--")
-        throw UsageError("option " + name + " needs a value");
+        throw UsageError("option " + name + " needs a value; simgpu --help says which");
       set(&o, name, words[++i]);
     }
   }
   check_devices(&o);
-  if (i + 1 >= words.size()) throw UsageError("no command: simgpu [options] -- command [arguments]");
+  if (i + 1 >= words.size())
+    throw UsageError("no command; put it behind --, as in 'simgpu [options] -- command [arguments]'");
+  if (words[i + 1].empty()) throw UsageError("the command behind -- is empty; name a program there");
+  if (!o.report.empty() && o.report == o.trace)
+    throw UsageError("--report and --trace name one file, " + o.report + "; give each its own");
   o.command.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
   return o;
 }

@@ -7,7 +7,8 @@
 
 namespace simgpu::cmd {
 
-/// Something the user typed cannot be used; what() is one line that says what and what to do.
+/// Something the user typed cannot be used, and nothing is run; what() is one line that says what and what to
+/// do.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

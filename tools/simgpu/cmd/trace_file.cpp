@@ -1,8 +1,8 @@
 #include "tools/simgpu/cmd/trace_file.h"
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
-#include <stdexcept>
 
 #include "tools/simgpu/timing/engines.h"
 
@@ -14,13 +14,9 @@ std::string meta(const char* what, std::uint32_t device, unsigned engine, const 
          ",\"tid\":" + std::to_string(engine) + ",\"args\":{\"name\":\"" + name + "\"}},\n";
 }
 
-void check(const std::ios& stream, const std::string& file) {
-  if (!stream) throw std::runtime_error("cannot write the trace to " + file);
-}
-
 }  // namespace
 
-void begin_trace(const std::string& file, const MachineConfig& config) {
+bool begin_trace(const std::string& file, const MachineConfig& config) {
   std::ofstream out(file, std::ios::binary | std::ios::trunc);
   out << "[\n";
   for (std::uint32_t device = 0; device < config.device_count; ++device) {
@@ -31,19 +27,22 @@ void begin_trace(const std::string& file, const MachineConfig& config) {
     }
   }
   out.close();
-  check(out, file);
+  return static_cast<bool>(out);
 }
 
-void end_trace(const std::string& file) {
+bool end_trace(const std::string& file) {
   std::error_code error;
   const std::uintmax_t size = std::filesystem::file_size(file, error);
-  if (error || size < 2) throw std::runtime_error("the trace " + file + " has gone");
+  if (error || size < 2) {
+    errno = error ? error.value() : ENOENT;  // somebody else has cut or removed it
+    return false;
+  }
   // The last line ends with a comma; a list does not.
   std::filesystem::resize_file(file, size - 2, error);
   std::ofstream out(file, std::ios::binary | std::ios::app);
   out << "\n]\n";
   out.close();
-  check(out, file);
+  return static_cast<bool>(out);
 }
 
 }  // namespace simgpu::cmd
