@@ -1,13 +1,17 @@
 #include "tools/simgpu/driver/address_space.h"
 
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <iterator>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "tools/simgpu/driver/process_maps.h"
 #include "tools/simgpu/driver/report.h"
 #include "tools/simgpu/driver/round_up.h"
 
@@ -26,9 +30,8 @@ constexpr std::uint64_t kStep = std::uint64_t{1}
                                 << 30;  ///< how far to go on where something foreign is in the way
 constexpr int kTries = 2048;
 
-/// The kernel refuses more mappings than vm.max_map_count (65,530 by default) to the whole process; stop in
-/// time, or the program's own malloc is what fails.
-constexpr std::uint64_t kMaxMaps = 60'000;
+/// Fewer mappings than this are not counted.
+constexpr std::uint64_t kManyMaps = 30'000;
 
 void* pointer(std::uint64_t address) {
   return reinterpret_cast<void*>(address);
@@ -45,16 +48,18 @@ int protection(unsigned access) {
   }
 }
 
-std::uint64_t count_process_maps() {
-  std::FILE* file = std::fopen("/proc/self/maps", "re");
-  if (file == nullptr) return 0;
-  std::uint64_t lines = 0;
-  std::array<char, 4096> buffer{};
-  for (std::size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), file)) > 0;) {
-    for (std::size_t i = 0; i < n; ++i) lines += buffer[i] == '\n' ? 1 : 0;
-  }
-  std::fclose(file);
-  return lines;
+void report_no_mapping(const std::string& effect) {
+  report_error(refusal(TouchResult::kNoMappings, effect));
+}
+
+/// A reservation found no place. On a device that is a matter of the device; here the process may be limited.
+void report_if_limited(std::uint64_t bytes) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  report_error("there are no " + std::to_string(bytes) +
+               " bytes of addresses for device memory: this process may have " +
+               std::to_string(limit.rlim_cur) +
+               " in all; raise that limit (ulimit -v), or let the program reserve less");
 }
 
 bool open_pages(std::uint64_t base, std::uint64_t bytes, int allowed) {
@@ -102,6 +107,20 @@ class Run {
   int allowed_ = PROT_NONE;
 };
 
+/// Reservations change while it lives.
+class Changing {
+ public:
+  explicit Changing(std::atomic_flag& flag) : flag_(flag) {
+    while (flag_.test_and_set(std::memory_order_acquire)) ::sched_yield();
+  }
+  ~Changing() { flag_.clear(std::memory_order_release); }
+  Changing(const Changing&) = delete;
+  Changing& operator=(const Changing&) = delete;
+
+ private:
+  std::atomic_flag& flag_;
+};
+
 template <class Map>
 const typename Map::mapped_type* range_at(const Map& map, std::uint64_t address) {
   const auto it = map.upper_bound(address);
@@ -118,6 +137,30 @@ bool AddressSpace::take(std::uint64_t base, std::uint64_t extent) {
   if (got == pointer(base)) return true;
   if (got != MAP_FAILED) ::munmap(got, extent);
   return false;
+}
+
+bool AddressSpace::close_holes(std::uint64_t base, std::uint64_t bytes) {
+  const std::uint64_t end = base + bytes;
+  for (auto low = holes_.first_at_or_after(base); low && *low < end; low = holes_.first_at_or_after(base)) {
+    const std::uint64_t high = std::min(holes_.end_of(*low), end);
+    if (!take(*low, high - *low)) return false;
+    holes_.remove(*low, high);
+  }
+  return true;
+}
+
+/// Of an mmap() that fails POSIX says that mappings in its range "may have been unmapped". Then something
+/// else of the process could get there: the addresses are taken again or, where not even that can be, no
+/// longer used.
+AddressSpace::Replaced AddressSpace::replace(std::uint64_t base, std::uint64_t bytes, int flags, int file,
+                                             std::uint64_t offset) {
+  if (!close_holes(base, bytes)) return Replaced::kKept;
+  const void* got =
+      ::mmap(pointer(base), bytes, PROT_NONE, flags | MAP_FIXED, file, static_cast<off_t>(offset));
+  if (got != MAP_FAILED) return Replaced::kDone;
+  if (is_mapped(base, bytes)) return Replaced::kKept;
+  if (!take(base, bytes)) holes_.add(base, base + bytes);
+  return Replaced::kGone;
 }
 
 bool AddressSpace::place(std::uint64_t extent, std::uint64_t alignment, std::uint64_t* out) {
@@ -149,9 +192,15 @@ CUresult AddressSpace::reserve(std::uint64_t size, std::uint64_t alignment, std:
   std::uint64_t base = hint;
   const bool hint_fits = hint >= kWindows[0].begin && hint + extent <= kWindows[0].end &&
                          hint % alignment == 0 && !taken_.overlaps(hint, hint + extent) && take(hint, extent);
-  if (!hint_fits && !place(extent, alignment, &base)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!hint_fits && !place(extent, alignment, &base)) {
+    report_if_limited(extent);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   taken_.add(base, base + extent + kFrameBytes);
-  reservations_.emplace(base, Reservation{base, size, extent, plain});
+  {
+    const Changing changing(reservations_change_);
+    reservations_.emplace(base, Reservation{base, size, extent, plain});
+  }
   *out = base;
   return CUDA_SUCCESS;
 }
@@ -164,8 +213,17 @@ CUresult AddressSpace::free_reservation(std::uint64_t base, std::uint64_t size, 
   const auto inside = mappings_.lower_bound(base);
   if (inside != mappings_.end() && inside->first < base + size) return CUDA_ERROR_INVALID_VALUE;
   const std::uint64_t extent = it->second.extent;
-  ::munmap(pointer(base), extent);
-  reservations_.erase(it);
+  const std::uint64_t end = base + extent;
+  for (std::uint64_t at = base; at < end;) {
+    const std::uint64_t stop = std::min(holes_.first_at_or_after(at).value_or(end), end);
+    if (stop > at) ::munmap(pointer(at), stop - at);
+    at = stop < end ? holes_.end_of(stop) : end;
+  }
+  holes_.remove(base, end);
+  {
+    const Changing changing(reservations_change_);
+    reservations_.erase(it);
+  }
   taken_.remove(base, base + extent + kFrameBytes);
   // A neighbour that was placed by a hint may lie in the gap that was just given up.
   for (auto next = reservations_.lower_bound(base);
@@ -177,17 +235,20 @@ CUresult AddressSpace::free_reservation(std::uint64_t base, std::uint64_t size, 
 
 bool AddressSpace::room_for_one_more() {
   const std::uint64_t bound = 2 * mappings_.size() + reservations_.size();
-  if (bound < kMaxMaps / 2) return true;
+  if (bound < kManyMaps) return true;
   if (maps_counted_ == 0 || mappings_.size() > mappings_when_counted_ + 256) {
     maps_counted_ = count_process_maps();
+    most_maps_ = most_process_maps();
     mappings_when_counted_ = mappings_.size();
   }
   const std::uint64_t since =
       mappings_.size() > mappings_when_counted_ ? mappings_.size() - mappings_when_counted_ : 0;
-  if (maps_counted_ + 2 * since < kMaxMaps) return true;
+  if (maps_counted_ + 2 * since < most_maps_) return true;
   maps_counted_ = 0;
-  report_error("too many mappings in this process: raise the sysctl vm.max_map_count (now about " +
-               std::to_string(kMaxMaps) + " in use)");
+  report_error(
+      "this process has about " + std::to_string(most_maps_) +
+      " mappings, nearly all that it may: no more device memory is mapped, so that its own still can "
+      "be; raise the sysctl vm.max_map_count");
   return false;
 }
 
@@ -204,11 +265,11 @@ CUresult AddressSpace::map(std::uint64_t base, Physical* physical, bool plain) {
   if (!room_for_one_more()) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult placed = physical->memory->add_mapping(physical, base - kWindows[0].begin);
   if (placed != CUDA_SUCCESS) return placed;
-  void* got = ::mmap(pointer(base), physical->size, PROT_NONE, MAP_SHARED | MAP_FIXED, physical->memory->fd(),
-                     static_cast<off_t>(physical->record->offset));
-  if (got == MAP_FAILED) {
+  const Replaced replaced =
+      replace(base, physical->size, MAP_SHARED, physical->memory->fd(), physical->record->offset);
+  if (replaced != Replaced::kDone) {
     physical->memory->drop_mapping(physical);
-    report_error("the system refused a mapping: it may have reached the sysctl vm.max_map_count");
+    report_no_mapping("device memory was not mapped");
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   mappings_.emplace(base, Mapping{base, physical->size, physical, {}, false});
@@ -227,9 +288,11 @@ bool AddressSpace::whole_mappings(std::uint64_t base, std::uint64_t size, bool p
 
 CUresult AddressSpace::unmap(std::uint64_t base, std::uint64_t size, bool plain) {
   if (!whole_mappings(base, size, plain)) return CUDA_ERROR_INVALID_VALUE;
-  void* got =
-      ::mmap(pointer(base), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  if (got == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  const Replaced replaced = replace(base, size, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (replaced == Replaced::kKept) {
+    report_no_mapping("device memory was not unmapped");
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   for (auto it = mappings_.find(base); it != mappings_.end() && it->first < base + size;) {
     it->second.physical->memory->drop_mapping(it->second.physical);
     it = mappings_.erase(it);
@@ -245,33 +308,60 @@ CUresult AddressSpace::set_access(std::uint64_t base, std::uint64_t size, int or
                                   unsigned long long access, bool plain) {
   if (!whole_mappings(base, size, plain)) return CUDA_ERROR_INVALID_VALUE;
   const auto end_of_range = [&](const auto& it) { return it == mappings_.end() || it->first >= base + size; };
+  std::vector<std::uint8_t> before;
   for (auto it = mappings_.find(base); !end_of_range(it); ++it) {
+    before.push_back(it->second.access[static_cast<std::size_t>(ordinal)]);
     it->second.access[static_cast<std::size_t>(ordinal)] = static_cast<std::uint8_t>(access);
   }
   // Neighbours that mostly end up alike are changed together.
   Run run;
   bool ok = true;
   for (auto it = mappings_.find(base); !end_of_range(it); ++it) ok = run.add_all(&it->second) && ok;
-  return run.end() && ok ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  if (run.end() && ok) return CUDA_SUCCESS;
+  // What was open opens again as it is touched.
+  ::mprotect(pointer(base), size, PROT_NONE);
+  auto old = before.begin();
+  for (auto it = mappings_.find(base); !end_of_range(it); ++it) {
+    it->second.access[static_cast<std::size_t>(ordinal)] = *old++;
+    it->second.open = false;
+  }
+  report_no_mapping("the access to device memory was not changed");
+  return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-bool AddressSpace::mend(std::uint64_t address, bool write) const {
+TouchResult AddressSpace::mend(std::uint64_t address, bool write) const {
   const Mapping* m = mapping_at(address);
-  if (m == nullptr || m->open) return false;
+  if (m == nullptr || m->open) return TouchResult::kIllegal;
   const int allowed = protection(m->strongest());
-  if ((allowed & (write ? PROT_WRITE : PROT_READ)) == 0) return false;
+  if ((allowed & (write ? PROT_WRITE : PROT_READ)) == 0) return TouchResult::kIllegal;
   const std::uint64_t frame = (address - m->base) / kFrameBytes;
-  if (!m->physical->memory->touch(m->physical, frame, 1)) return false;
-  return open_pages(m->base + frame * kFrameBytes, kFrameBytes, allowed);
+  if (!m->physical->memory->touch(m->physical, frame, 1)) return TouchResult::kNoMemory;
+  const bool opened = open_pages(m->base + frame * kFrameBytes, kFrameBytes, allowed);
+  return opened ? TouchResult::kReady : TouchResult::kNoMappings;
 }
 
-bool AddressSpace::touch(std::uint64_t address, std::uint64_t bytes) const {
+TouchResult AddressSpace::touch(std::uint64_t address, std::uint64_t bytes) const {
   const std::uint64_t end = address + bytes;
   for (std::uint64_t at = address; at < end; at = (at / kFrameBytes + 1) * kFrameBytes) {
     const Mapping* m = mapping_at(at);
-    if (m != nullptr && !m->open && !mend(at, false)) return false;
+    const TouchResult touch = m == nullptr || m->open ? TouchResult::kReady : mend(at, false);
+    if (touch != TouchResult::kReady) return touch;
   }
-  return true;
+  return TouchResult::kReady;
+}
+
+bool AddressSpace::owns(std::uint64_t address) const {
+  constexpr int kPatience = 1000;
+  for (int i = 0; i < kPatience; ++i) {
+    if (reservations_change_.test_and_set(std::memory_order_acquire)) {
+      ::sched_yield();
+      continue;
+    }
+    const bool found = reservation_at(address) != nullptr;
+    reservations_change_.clear(std::memory_order_release);
+    return found;
+  }
+  return false;
 }
 
 void AddressSpace::poison(std::uint64_t address, std::uint64_t bytes) const {

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <string>
 
 #include "tools/simgpu/driver/cuda_api.h"
 #include "tools/simgpu/driver/physical.h"
+#include "tools/simgpu/driver/touch.h"
 
 namespace simgpu {
 
@@ -51,16 +53,19 @@ class AddressSpace {
   CUresult map(std::uint64_t base, Physical* physical, bool plain);
   /// Removes one or several whole neighbouring mappings. Does not wait for any work.
   CUresult unmap(std::uint64_t base, std::uint64_t size, bool plain);
-  /// Sets a device's access to one or several whole neighbouring mappings.
+  /// Sets a device's access to one or several whole neighbouring mappings; of all or, where the system
+  /// refuses, of none.
   CUresult set_access(std::uint64_t base, std::uint64_t size, int ordinal, unsigned long long access,
                       bool plain);
 
   /// To be called before anything touches device memory other than in guarded work: opens frames that were
-  /// never touched. False if the host has no memory or no mappings left for them.
-  bool touch(std::uint64_t address, std::uint64_t bytes) const;
-  /// The same for guarded work that trapped: true if the touch is allowed and will succeed now. Safe in a
-  /// signal handler.
-  [[nodiscard]] bool mend(std::uint64_t address, bool write) const;
+  /// never touched.
+  [[nodiscard]] TouchResult touch(std::uint64_t address, std::uint64_t bytes) const;
+  /// The same for guarded work that trapped. Safe in a signal handler.
+  [[nodiscard]] TouchResult mend(std::uint64_t address, bool write) const;
+  /// True if the address is reserved. Safe in a signal handler of any thread, without the device lock; false
+  /// where reservations change all the while.
+  [[nodiscard]] bool owns(std::uint64_t address) const;
   /// Fills with the pattern what has been touched of memory that is mapped here.
   void poison(std::uint64_t address, std::uint64_t bytes) const;
 
@@ -71,6 +76,14 @@ class AddressSpace {
   [[nodiscard]] bool mapped(std::uint64_t address, std::uint64_t bytes) const;
 
  private:
+  /// What became of reserved addresses that were to hold something else.
+  enum class Replaced : std::uint8_t {
+    kDone,
+    kKept,  ///< they hold what they held
+    kGone,  ///< they hold nothing
+  };
+  Replaced replace(std::uint64_t base, std::uint64_t bytes, int flags, int file, std::uint64_t offset);
+  bool close_holes(std::uint64_t base, std::uint64_t bytes);
   bool take(std::uint64_t base, std::uint64_t extent);
   bool place(std::uint64_t extent, std::uint64_t alignment, std::uint64_t* out);
   bool whole_mappings(std::uint64_t base, std::uint64_t size, bool plain) const;
@@ -79,7 +92,11 @@ class AddressSpace {
   std::map<std::uint64_t, Reservation> reservations_;
   std::map<std::uint64_t, Mapping> mappings_;
   Intervals taken_;  ///< reserved extents, plus a gap of one frame after each
+  /// Reserved addresses that the system has given up: other memory of the process may be there.
+  Intervals holes_;
+  mutable std::atomic_flag reservations_change_;
   std::uint64_t maps_counted_ = 0;
+  std::uint64_t most_maps_ = 0;
   std::uint64_t mappings_when_counted_ = 0;
 };
 

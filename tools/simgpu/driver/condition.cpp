@@ -30,16 +30,18 @@ bool compare(std::uint64_t address, T value, unsigned how) {
 
 }  // namespace
 
-bool value_usable(const Driver& driver, const Context& context, std::uint64_t address, std::uint32_t bits,
-                  bool write) {
+TouchResult value_usable(const Driver& driver, const Context& context, std::uint64_t address,
+                         std::uint32_t bits, bool write) {
   const std::uint64_t bytes = bits / 8;
-  if (driver.host.covers(address, bytes)) return true;
-  return driver.usable_range(address, bytes) && driver.accessible(context, address, bytes, write) &&
-         driver.space.touch(address, bytes);
+  if (driver.host.covers(address, bytes)) return TouchResult::kReady;
+  if (!driver.usable_range(address, bytes) || !driver.accessible(context, address, bytes, write))
+    return TouchResult::kIllegal;
+  return driver.space.touch(address, bytes);
 }
 
 bool met(const Driver& driver, const Context& context, const Condition& condition) {
-  if (!condition.in_machine && !value_usable(driver, context, condition.address, condition.bits, false))
+  if (!condition.in_machine &&
+      value_usable(driver, context, condition.address, condition.bits, false) != TouchResult::kReady)
     return true;
   return came_about(condition);
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "tools/simgpu/driver/cuda_api.h"
+#include "tools/simgpu/driver/touch.h"
 
 namespace simgpu {
 
@@ -26,8 +27,8 @@ bool met(const Driver& driver, const Context& context, const Condition& conditio
 /// The same for a value in the machine file.
 bool came_about(const Condition& condition);
 
-/// True if work of the context may read, or write, a value of this size here now; it can then be touched.
-bool value_usable(const Driver& driver, const Context& context, std::uint64_t address, std::uint32_t bits,
-                  bool write);
+/// kReady if work of the context may read, or write, a value of this size here now; it can then be touched.
+TouchResult value_usable(const Driver& driver, const Context& context, std::uint64_t address,
+                         std::uint32_t bits, bool write);
 
 }  // namespace simgpu

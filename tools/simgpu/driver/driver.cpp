@@ -153,6 +153,7 @@ CUresult start_driver() {
   // CUDA cannot be used in a child that is forked after cuInit; it must say so instead of sharing the memory.
   ::pthread_atfork(nullptr, nullptr, [] { g_forked.store(true); });
   g_driver.store(made, std::memory_order_release);
+  watch_host_code([](std::uint64_t address) { return g_driver.load()->space.owns(address); });
   return CUDA_SUCCESS;
 }
 

@@ -40,14 +40,26 @@ std::string matching_parameter(const Launch& launch, std::uint64_t address) {
          ")";
 }
 
+/// What came of it at an address: "illegal address: …", or what the system refused.
+std::string touch_text(const std::string& who, TouchResult touch, std::uint64_t address) {
+  const std::string where = hex(address) + ", " + driver()->describe(address);
+  if (!refused(touch)) return "illegal address: " + who + " " + where;
+  return refusal(touch, who + " " + where + ", for the first time, and its context is lost");
+}
+
+/// A touch that the system refused is none of the program's mistakes: "an OS call failed" (cuda.h).
+CUresult code_of(TouchResult touch) {
+  return refused(touch) ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_ERROR_ILLEGAL_ADDRESS;
+}
+
 std::string fault_text(const std::string& who, const Fault& fault) {
   if (fault.why != nullptr) return who + ": " + fault.why;
   if (!fault.address_known) return "illegal address: " + who + " touched an address that is not canonical";
-  std::string text = "illegal address: " + who + (fault.declared ? " declares that it " : " ");
-  text += fault.write ? (fault.declared ? "writes " : "wrote ") : (fault.declared ? "reads " : "read ");
-  if (fault.declared) text += std::to_string(fault.bytes) + " bytes at ";
-  text += hex(fault.address) + ", " + driver()->describe(fault.address);
-  return text;
+  if (!fault.declared)
+    return touch_text(who + (fault.write ? " wrote" : " read"), fault.touch, fault.address);
+  const std::string what = std::to_string(fault.bytes) + " bytes at";
+  return touch_text(who + " declares that it " + (fault.write ? "writes " : "reads ") + what, fault.touch,
+                    fault.address);
 }
 
 void fail(const Stream& stream, const std::string& text, CUresult code) {
@@ -116,8 +128,9 @@ bool run_launch(const Stream& stream, const Launch& launch, std::uint64_t call) 
   add(page().kernels_executed);
   if (!ok) {
     std::string text = fault_text("kernel '" + readable_name(launch.kernel->name) + "'", fault);
-    if (fault.why == nullptr && fault.address_known) text += matching_parameter(launch, fault.address);
-    fail(stream, text, fault.why == nullptr ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_ERROR_LAUNCH_FAILED);
+    const bool illegal = fault.why == nullptr && !refused(fault.touch);
+    if (illegal && fault.address_known) text += matching_parameter(launch, fault.address);
+    fail(stream, text, fault.why == nullptr ? code_of(fault.touch) : CUDA_ERROR_LAUNCH_FAILED);
   }
   return ok;
 }
@@ -177,7 +190,7 @@ bool run_copy(const Stream& stream, const Copy& copy, std::uint64_t call) {
   if (faults.active()) kept = faults.before_copy(copy);
   Fault fault;
   if (!within_reach(stream, copy, &fault) || !run_guarded(&copy_rows, const_cast<Copy*>(&copy), &fault)) {
-    fail(stream, fault_text(copy_name(copy), fault), CUDA_ERROR_ILLEGAL_ADDRESS);
+    fail(stream, fault_text(copy_name(copy), fault), code_of(fault.touch));
     return false;
   }
   if (faults.active()) faults.after_copy(copy, kept);
@@ -202,7 +215,7 @@ bool run_early_read(const Stream& stream, const EarlyRead& read) {
   }
   Fault fault;
   if (run_guarded(&copy_rows, const_cast<Copy*>(&rows), &fault)) return true;
-  fail(stream, fault_text(name(), fault), CUDA_ERROR_ILLEGAL_ADDRESS);
+  fail(stream, fault_text(name(), fault), code_of(fault.touch));
   return false;
 }
 
@@ -218,7 +231,7 @@ bool run_fill(const Stream& stream, const Fill& fill, std::uint64_t call) {
   }
   if (bytes != 0 && (out_of_reach || !run_guarded(&fill_rows, const_cast<Fill*>(&fill), &fault))) {
     const std::string who = "memset of " + std::to_string(bytes) + " bytes at " + hex(fill.dst);
-    fail(stream, fault_text(who, fault), CUDA_ERROR_ILLEGAL_ADDRESS);
+    fail(stream, fault_text(who, fault), code_of(fault.touch));
     return false;
   }
   note_fill(*driver(), fill, call);
@@ -229,22 +242,18 @@ bool run_fill(const Stream& stream, const Fill& fill, std::uint64_t call) {
 
 /// A wait for a value goes on when the value is there, or when its place is no longer the program's.
 bool check_value(const Stream& stream, const Condition& condition) {
-  if (condition.in_machine ||
-      value_usable(*driver(), *stream.context, condition.address, condition.bits, false))
-    return true;
-  fail(stream,
-       "illegal address: a wait for a value at " + hex(condition.address) + ", " +
-           driver()->describe(condition.address),
-       CUDA_ERROR_ILLEGAL_ADDRESS);
+  if (condition.in_machine) return true;
+  const TouchResult touch =
+      value_usable(*driver(), *stream.context, condition.address, condition.bits, false);
+  if (touch == TouchResult::kReady) return true;
+  fail(stream, touch_text("a wait for a value at", touch, condition.address), code_of(touch));
   return false;
 }
 
 bool run_write(const Stream& stream, const ValueWrite& write, std::uint64_t call) {
-  if (!value_usable(*driver(), *stream.context, write.address, write.bits, true)) {
-    fail(stream,
-         "illegal address: a write of a value at " + hex(write.address) + ", " +
-             driver()->describe(write.address),
-         CUDA_ERROR_ILLEGAL_ADDRESS);
+  const TouchResult touch = value_usable(*driver(), *stream.context, write.address, write.bits, true);
+  if (touch != TouchResult::kReady) {
+    fail(stream, touch_text("a write of a value at", touch, write.address), code_of(touch));
     return false;
   }
   if (write.bits == 64) {

@@ -1,15 +1,17 @@
 #include "tools/simgpu/driver/guard.h"
 
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <csetjmp>
 #include <csignal>
 #include <cstdlib>
-#if defined(__x86_64__)
-#include <ucontext.h>
-#endif
-
-#include <array>
-#include <atomic>
+#include <cstring>
+#include <string_view>
 
 namespace simgpu {
 namespace {
@@ -22,10 +24,12 @@ constexpr int kSaveMask = 0;  // the handler runs with SA_NODEFER and changes no
 
 struct Region {
   sigjmp_buf resume;
+  std::uint64_t mask = 0;  ///< the signals that are blocked while the work runs
   Fault fault;
   std::uint64_t mended = 0;  ///< the latest address whose touch is repeated
 };
 std::atomic<Mend> g_mend{nullptr};
+std::atomic<Owns> g_owns{nullptr};
 thread_local Region* t_region __attribute__((tls_model("initial-exec"))) = nullptr;
 
 /// Handlers found in front of ours, latest last. Written under the device lock, read by the handler.
@@ -36,7 +40,61 @@ struct Found {
 Found g_segv;
 Found g_bus;
 
-void hand_to_program(int signal) {
+/// The signals of a set, as the kernel has them.
+std::uint64_t bits(const sigset_t& set) {
+  std::uint64_t word = 0;
+  static_assert(sizeof set >= sizeof word);
+  std::memcpy(&word, &set, sizeof word);
+  return word;
+}
+
+/// One line on stderr, by what a signal handler may do.
+class Line {
+ public:
+  Line& put(std::string_view text) {
+    for (const char c : text) {
+      if (used_ < text_.size()) text_[used_++] = c;
+    }
+    return *this;
+  }
+  Line& hex(std::uint64_t number) {
+    put("0x");
+    int shift = 60;
+    while (shift > 0 && number >> shift == 0) shift -= 4;
+    for (; shift >= 0; shift -= 4) put({&"0123456789abcdef"[number >> shift & 15], 1});
+    return *this;
+  }
+  void write() const {
+    if (::write(STDERR_FILENO, text_.data(), used_) < 0) return;  // there is nowhere to say so
+  }
+
+ private:
+  std::array<char, 256> text_{};
+  std::size_t used_ = 0;
+};
+
+/// Where host code touched device memory, says so; a program that goes on after its faults hears it 32 times.
+void tell_of_host_code(const siginfo_t& info) {
+  static std::atomic<int> left{32};
+  const Owns owns = g_owns.load(std::memory_order_acquire);
+  const auto address = reinterpret_cast<std::uint64_t>(info.si_addr);
+  if (owns == nullptr || info.si_code == SI_KERNEL || !owns(address)) return;
+  if (left.fetch_sub(1, std::memory_order_relaxed) <= 0) return;
+  Line()
+      .put("simgpu: error: host code touched device memory at ")
+      .hex(address)
+      .put(
+          ", which only the device can; cudaMemcpy moves bytes, cudaMallocHost and cudaMallocManaged give "
+          "memory for both\n")
+      .write();
+}
+
+/// By kill() and its like, whatever it says of an address.
+bool was_sent(const siginfo_t& info) {
+  return info.si_code <= 0;
+}
+
+void hand_to_program(int signal, const siginfo_t& info) {
   Found& found = signal == SIGBUS ? g_bus : g_segv;
   struct sigaction action {};
   action.sa_handler = SIG_DFL;
@@ -45,31 +103,44 @@ void hand_to_program(int signal) {
     action = found.actions[n - 1];
     found.count.store(n - 1, std::memory_order_release);
   }
-  // Returning repeats the faulting instruction, now with the program's handler in place.
+  // Returning repeats the faulting instruction, now with the program's handler in place. A signal that was
+  // sent does not come again by itself.
   ::sigaction(signal, &action, nullptr);
+  if (was_sent(info)) ::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), ::gettid(), signal, &info);
+}
+
+/// False where a handler of the program has interrupted the work: the kernel blocks a handler's signals while
+/// it runs. To leave the work then would leave the handler too, for ever with its signals blocked.
+bool in_work(const Region& region, const ucontext_t& state) {
+  return bits(state.uc_sigmask) == region.mask;
 }
 
 void on_fault(int signal, siginfo_t* info, void* state) {
   Region* region = t_region;
-  if (region == nullptr) return hand_to_program(signal);
+  const auto& interrupted = *static_cast<const ucontext_t*>(state);
+  if (region == nullptr || was_sent(*info) || !in_work(*region, interrupted)) {
+    const int error = errno;
+    if (!was_sent(*info)) tell_of_host_code(*info);
+    hand_to_program(signal, *info);
+    errno = error;
+    return;
+  }
   region->fault = Fault{};
   region->fault.address = reinterpret_cast<std::uint64_t>(info->si_addr);
   region->fault.address_known = info->si_code != SI_KERNEL;
 #if defined(__x86_64__)
   constexpr greg_t kWriteAccess = 2;
-  region->fault.write = (static_cast<ucontext_t*>(state)->uc_mcontext.gregs[REG_ERR] & kWriteAccess) != 0;
-#else
-  static_cast<void>(state);
+  region->fault.write = (interrupted.uc_mcontext.gregs[REG_ERR] & kWriteAccess) != 0;
 #endif
-  const Fault& fault = region->fault;
+  Fault& fault = region->fault;
   const Mend mend = g_mend.load(std::memory_order_acquire);
   // Work that still traps there does something else than touch memory: it may have jumped to it.
   if (signal == SIGSEGV && fault.address_known && mend != nullptr && region->mended != fault.address) {
     const int error = errno;
     region->mended = fault.address;
-    const bool again = mend(fault.address, fault.write);
+    fault.touch = mend(fault.address, fault.write);
     errno = error;
-    if (again) return;
+    if (fault.touch == TouchResult::kReady) return;
   }
   ::siglongjmp(region->resume, 1);
 }
@@ -101,6 +172,7 @@ class Unblocked {
     ::sigaddset(&traps, SIGSEGV);
     ::sigaddset(&traps, SIGBUS);
     ::pthread_sigmask(SIG_UNBLOCK, &traps, &before_);
+    mask_ = bits(before_) & ~bits(traps);
   }
   ~Unblocked() {
     if (::sigismember(&before_, SIGSEGV) == 0 && ::sigismember(&before_, SIGBUS) == 0) return;
@@ -108,15 +180,23 @@ class Unblocked {
   }
   Unblocked(const Unblocked&) = delete;
   Unblocked& operator=(const Unblocked&) = delete;
+  /// The signals that are still blocked.
+  [[nodiscard]] std::uint64_t mask() const { return mask_; }
 
  private:
   sigset_t before_{};
+  std::uint64_t mask_ = 0;
 };
 
 }  // namespace
 
 void set_mend(Mend mend) noexcept {
   g_mend.store(mend, std::memory_order_release);
+}
+
+void watch_host_code(Owns owns) noexcept {
+  g_owns.store(owns, std::memory_order_release);
+  ensure_handler(SIGSEGV, g_segv);
 }
 
 bool run_guarded(void (*work)(void*), void* argument, Fault* fault) noexcept {
@@ -127,6 +207,7 @@ bool run_guarded(void (*work)(void*), void* argument, Fault* fault) noexcept {
   if (runs.fetch_add(1, std::memory_order_relaxed) % 64 == 0) ensure_handler(SIGBUS, g_bus);
   const Unblocked unblocked;
   Region region;
+  region.mask = unblocked.mask();
   if (sigsetjmp(region.resume, kSaveMask) != 0) {
     t_region = nullptr;
     *fault = region.fault;

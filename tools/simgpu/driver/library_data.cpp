@@ -40,7 +40,11 @@ bool place_segments(const fatbin::ModuleFacts& facts, std::uint64_t start, std::
 bool write_initial_values(AddressSpace& space, const fatbin::ModuleFacts& facts, const LibraryData& data,
                           std::uint64_t end) {
   // The memory is new: nothing on the device can be using it, so this needs no place in any queue.
-  if (!space.touch(data.block, end - data.block)) return false;
+  const TouchResult touch = space.touch(data.block, end - data.block);
+  if (touch != TouchResult::kReady) {
+    if (refused(touch)) report_error(refusal(touch, "a module's variables have none, and it was not loaded"));
+    return false;
+  }
   std::memset(reinterpret_cast<void*>(data.block), 0, end - data.block);
   for (std::size_t i = 0; i < facts.segments.size(); ++i) {
     const std::vector<std::byte>& initial = facts.segments[i].initial;

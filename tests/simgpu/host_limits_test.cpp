@@ -1,0 +1,321 @@
+// What the system refuses: addresses, mappings, memory. Each call answers with an error and leaves everything
+// as it was; when the system gives again, the same call works. Documentation: CUDA Driver API, Virtual Memory
+// Management; cuda.h, CUDA_ERROR_OPERATING_SYSTEM: "an OS call failed".
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cerrno>
+#include <fstream>
+#include <functional>
+#include <string>
+
+#include "simgpu/kernel.h"
+#include "tests/simgpu/device_tools.h"
+
+namespace {
+
+using namespace simgpu_test;
+
+/// What mmap() over mapped addresses does in this process.
+enum class Mmap {
+  kWorks,
+  kLoses,       ///< unmaps them and fails
+  kLosesAlways  ///< the same, and nothing else is mapped at addresses that are asked for
+};
+Mmap g_mmap = Mmap::kWorks;
+
+void* system_mmap(void* at, std::size_t bytes, int access, int flags, int file, long offset) {
+  return reinterpret_cast<void*>(syscall(SYS_mmap, at, bytes, access, flags, file, offset));
+}
+
+}  // namespace
+
+/// The driver's library calls this one.
+extern "C" __attribute__((visibility("default"))) void* mmap(void* at, std::size_t bytes, int access,
+                                                             int flags, int file, long offset) noexcept {
+  const bool over = (flags & MAP_FIXED) != 0;
+  const bool refused = (over && g_mmap != Mmap::kWorks) ||
+                       ((flags & MAP_FIXED_NOREPLACE) != 0 && g_mmap == Mmap::kLosesAlways);
+  if (!refused) return system_mmap(at, bytes, access, flags, file, offset);
+  if (over) munmap(at, bytes);
+  errno = ENOMEM;
+  return MAP_FAILED;
+}
+
+namespace {
+
+struct AddOne {
+  template <class C>
+  static void run(C& c, int* to) {
+    c.phase([&](unsigned tid) {
+      if (tid == 0) *to += 1;
+    });
+  }
+};
+
+CUresult add_one(CUdeviceptr to) {
+  const CUfunction function = make_kernel("add_one", simgpu::kernel_body<AddOne, int*>());
+  void* params[] = {&to};
+  const CUresult launched = cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, nullptr, params, nullptr);
+  return launched == CUDA_SUCCESS ? cuCtxSynchronize() : launched;
+}
+
+/// Three neighbours of a frame each, whose mappings the system merges.
+CUdeviceptr three_frames(CUmemAccess_flags access) {
+  const CUdeviceptr base = reserve(3 * kFrame);
+  for (CUdeviceptr at = base; at < base + 3 * kFrame; at += kFrame) {
+    const CUmemGenericAllocationHandle handle = create(kFrame);
+    OK(cuMemMap(at, kFrame, 0, handle, 0));
+    OK(cuMemRelease(handle));
+  }
+  OK(set_access(base, 3 * kFrame, access));
+  return base;
+}
+
+constexpr std::uint64_t kPage = 4096;
+
+/// How many mappings a process may have.
+std::uint64_t limit() {
+  std::uint64_t most = 0;
+  std::ifstream("/proc/sys/vm/max_map_count") >> most;
+  return most;
+}
+
+/// Takes all mappings that the system has for this process.
+class AllMappings {
+ public:
+  AllMappings() : bytes_(2 * limit() * kPage) {
+    base_ = static_cast<char*>(system_mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    EXPECT(base_ != MAP_FAILED);
+    std::uint64_t at = kPage;
+    while (mprotect(base_ + at, kPage, PROT_READ) == 0) at += 2 * kPage;
+    // The last one may have needed two more where one was left.
+    static_cast<void>(mprotect(base_, kPage, PROT_READ | PROT_WRITE));
+  }
+  ~AllMappings() { munmap(base_, bytes_); }
+  AllMappings(const AllMappings&) = delete;
+  AllMappings& operator=(const AllMappings&) = delete;
+
+ private:
+  std::uint64_t bytes_;
+  char* base_;
+};
+
+/// Where a process may have so many mappings that taking them all takes long, there is nothing to see.
+bool too_many() {
+  return limit() > 300'000;
+}
+
+/// What is written on stderr meanwhile.
+std::string said(const std::function<void()>& meanwhile) {
+  const int file = memfd_create("stderr", 0);
+  const int before = dup(STDERR_FILENO);
+  dup2(file, STDERR_FILENO);
+  meanwhile();
+  std::fflush(stderr);
+  dup2(before, STDERR_FILENO);
+  std::string text(4096, '\0');
+  text.resize(static_cast<std::size_t>(pread(file, text.data(), text.size(), 0)));
+  return text;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+const std::string kRefused = "simgpu: error: the system refuses this process a further mapping: ";
+const std::string kRemedy = "; raise the sysctl vm.max_map_count\n";
+
+}  // namespace
+
+TEST_CASE("host limits: reserving beyond the process' addresses is out of memory") {
+  on_device({}, [] {
+    rlimit before{};
+    EXPECT(getrlimit(RLIMIT_AS, &before) == 0);
+    std::uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlimit little{pages * kPage + 64 * kMiB, before.rlim_max};
+    EXPECT(setrlimit(RLIMIT_AS, &little) == 0);
+    CUdeviceptr base = 0;
+    const std::string text = said(
+        [&] { EXPECT_RESULT(cuMemAddressReserve(&base, 512 * kFrame, 0, 0, 0), CUDA_ERROR_OUT_OF_MEMORY); });
+    EXPECT(contains(text, "ulimit -v"));
+    EXPECT(base == 0);
+    OK(cuMemAddressReserve(&base, kFrame, 0, 0, 0));  // what fits is still there
+    OK(cuMemAddressFree(base, kFrame));
+    EXPECT(setrlimit(RLIMIT_AS, &before) == 0);
+    OK(cuMemAddressReserve(&base, 512 * kFrame, 0, 0, 0));
+    return 0;
+  });
+}
+
+TEST_CASE("host limits: work on new memory for which there is no mapping says so, with another code") {
+  if (too_many()) return;
+  const std::function<CUresult(CUdeviceptr)> works[] = {
+      add_one,
+      [](CUdeviceptr at) {
+        const CUresult set = cuMemsetD8(at, 1, 64);
+        return set == CUDA_SUCCESS ? cuCtxSynchronize() : set;
+      },
+      [](CUdeviceptr at) {
+        int value = 0;
+        return cuMemcpyDtoH(&value, at, sizeof value);
+      },
+      [](CUdeviceptr at) {
+        const CUresult write = cuStreamWriteValue32(nullptr, at, 1, 0);
+        return write == CUDA_SUCCESS ? cuCtxSynchronize() : write;
+      },
+  };
+  for (const auto& work : works) {
+    on_device({}, [&] {
+      CUdeviceptr block = 0;
+      OK(cuMemAlloc(&block, 5 * kFrame));
+      OK(add_one(block));
+      const std::string text = said([&] {
+        const AllMappings all;
+        EXPECT_RESULT(work(block + 2 * kFrame), CUDA_ERROR_OPERATING_SYSTEM);
+      });
+      EXPECT(text.starts_with(kRefused));
+      EXPECT(contains(text, "inside the allocation"));
+      EXPECT(contains(text, "its context is lost"));
+      EXPECT(text.ends_with(kRemedy));
+      EXPECT_RESULT(cuCtxSynchronize(), CUDA_ERROR_OPERATING_SYSTEM);
+      OK(cuDevicePrimaryCtxReset(0));
+      OK(cuMemAlloc(&block, 5 * kFrame));
+      OK(work(block + 2 * kFrame));
+      return 0;
+    });
+  }
+}
+
+TEST_CASE("host limits: a mapping that the system refuses leaves the addresses reserved") {
+  if (too_many()) return;
+  on_device({}, [] {
+    const CUdeviceptr base = reserve(3 * kFrame);
+    const CUmemGenericAllocationHandle handle = create(kFrame);
+    const std::string text = said([&] {
+      const AllMappings all;
+      EXPECT_RESULT(cuMemMap(base + kFrame, kFrame, 0, handle, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    });
+    EXPECT(text == kRefused + "device memory was not mapped" + kRemedy);
+    OK(cuMemMap(base + kFrame, kFrame, 0, handle, 0));
+    OK(set_access(base + kFrame, kFrame, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    OK(add_one(base + kFrame));
+    return 0;
+  });
+}
+
+TEST_CASE("host limits: access that the system refuses to change is what it was") {
+  if (too_many()) return;
+  on_device({}, [] {
+    const CUdeviceptr base = three_frames(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    for (int i = 0; i < 3; ++i) OK(cuMemsetD32(base + static_cast<CUdeviceptr>(i) * kFrame, 7, 1));
+    OK(cuCtxSynchronize());
+    const CUdeviceptr middle = base + kFrame;
+    const std::string text = said([&] {
+      const AllMappings all;
+      EXPECT_RESULT(set_access(middle, kFrame, CU_MEM_ACCESS_FLAGS_PROT_READ), CUDA_ERROR_OUT_OF_MEMORY);
+    });
+    EXPECT(text == kRefused + "the access to device memory was not changed" + kRemedy);
+    unsigned long long access = 0;
+    CUmemLocation device{};
+    device.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    OK(cuMemGetAccess(&access, &device, middle));
+    EXPECT(access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    OK(add_one(middle));
+    EXPECT(int_at(middle) == 8);
+    OK(set_access(middle, kFrame, CU_MEM_ACCESS_FLAGS_PROT_READ));
+    EXPECT(int_at(middle) == 8);
+    EXPECT_RESULT(add_one(middle), CUDA_ERROR_ILLEGAL_ADDRESS);
+    return 0;
+  });
+}
+
+TEST_CASE("host limits: what the system refuses to unmap stays mapped") {
+  if (too_many()) return;
+  on_device({}, [] {
+    const CUdeviceptr base = three_frames(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    for (int i = 0; i < 3; ++i) OK(cuMemsetD32(base + static_cast<CUdeviceptr>(i) * kFrame, 7, 1));
+    OK(cuCtxSynchronize());
+    const CUdeviceptr middle = base + kFrame;
+    const std::string text = said([&] {
+      const AllMappings all;
+      EXPECT_RESULT(cuMemUnmap(middle, kFrame), CUDA_ERROR_OUT_OF_MEMORY);
+    });
+    EXPECT(text == kRefused + "device memory was not unmapped" + kRemedy);
+    EXPECT(int_at(middle) == 7);
+    OK(cuMemUnmap(middle, kFrame));
+    EXPECT_RESULT(cuMemUnmap(middle, kFrame), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemUnmap(base, kFrame));
+    OK(cuMemUnmap(base + 2 * kFrame, kFrame));
+    OK(cuMemAddressFree(base, 3 * kFrame));
+    return 0;
+  });
+}
+
+// POSIX, mmap: of a call that fails "some of the mappings in the address range […] may have been unmapped".
+TEST_CASE("host limits: addresses that a refused mapping gave up are taken again") {
+  on_device({}, [] {
+    const CUdeviceptr base = reserve(3 * kFrame);
+    const CUmemGenericAllocationHandle handle = create(kFrame);
+    g_mmap = Mmap::kLoses;
+    EXPECT_RESULT(cuMemMap(base + kFrame, kFrame, 0, handle, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    g_mmap = Mmap::kWorks;
+    void* there = reinterpret_cast<void*>(base + kFrame);
+    EXPECT(mmap(there, kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) ==
+           MAP_FAILED);
+    OK(cuMemMap(base + kFrame, kFrame, 0, handle, 0));
+    OK(set_access(base + kFrame, kFrame, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    OK(add_one(base + kFrame));
+    // Unmapping has then happened all the same.
+    g_mmap = Mmap::kLoses;
+    OK(cuMemUnmap(base + kFrame, kFrame));
+    g_mmap = Mmap::kWorks;
+    EXPECT(mmap(there, kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) ==
+           MAP_FAILED);
+    OK(cuMemMap(base + kFrame, kFrame, 0, handle, 0));
+    return 0;
+  });
+}
+
+TEST_CASE("host limits: addresses that went to somebody else are not used, and not freed") {
+  on_device({}, [] {
+    const CUdeviceptr base = reserve(3 * kFrame);
+    const CUdeviceptr middle = base + kFrame;
+    const CUmemGenericAllocationHandle handle = create(kFrame);
+    g_mmap = Mmap::kLosesAlways;
+    EXPECT_RESULT(cuMemMap(middle, kFrame, 0, handle, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    g_mmap = Mmap::kWorks;
+    auto* other = static_cast<char*>(mmap(reinterpret_cast<void*>(middle), kPage, PROT_READ | PROT_WRITE,
+                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0));
+    EXPECT(other == reinterpret_cast<char*>(middle));
+    *other = 42;
+    EXPECT_RESULT(cuMemMap(middle, kFrame, 0, handle, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    OK(cuMemMap(base, kFrame, 0, handle, 0));
+    OK(cuMemUnmap(base, kFrame));
+    OK(cuMemAddressFree(base, 3 * kFrame));
+    EXPECT(*other == 42);
+    EXPECT(reserve(3 * kFrame) != base);
+    EXPECT(*other == 42);
+    return 0;
+  });
+}
+
+TEST_CASE("host limits: addresses that nobody took are used again when the system lets it") {
+  on_device({}, [] {
+    const CUdeviceptr base = reserve(kFrame);
+    const CUmemGenericAllocationHandle handle = create(kFrame);
+    g_mmap = Mmap::kLosesAlways;
+    EXPECT_RESULT(cuMemMap(base, kFrame, 0, handle, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_RESULT(cuMemMap(base, kFrame, 0, handle, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    g_mmap = Mmap::kWorks;
+    OK(cuMemMap(base, kFrame, 0, handle, 0));
+    OK(set_access(base, kFrame, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    OK(add_one(base));
+    return 0;
+  });
+}
