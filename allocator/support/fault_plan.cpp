@@ -41,6 +41,13 @@ bool FaultPlan::hits(Counted& counted) {
   return true;
 }
 
+bool FaultPlan::slows(const Counted& counted, CopyDirection direction, std::uint64_t now_ns) {
+  const FaultRule& rule = counted.rule;
+  if (rule.kind != FaultKind::kLink) return false;
+  if (rule.direction != CopyDirection::kAny && rule.direction != direction) return false;
+  return reached(rule.from, counted.from, now_ns) && !reached(rule.until, counted.until, now_ns);
+}
+
 bool FaultPlan::reached(const FaultPoint& point, std::uint64_t calls, std::uint64_t now_ns) {
   return point.call != 0 ? calls >= point.call : now_ns >= point.at_ns;
 }
@@ -53,14 +60,14 @@ CallFault FaultPlan::verdict(Counted& counted, std::string_view function, std::s
   };
   if (rule.kind == FaultKind::kCall) {
     if (!named(rule.function) || size < rule.min_size || !hits(counted)) return {};
-    return {CallFault::Action::kFail, rule.code};
+    return {CallFault::Action::kFail, rule.code, 0};
   }
   if (rule.kind == FaultKind::kCopy) return {};
   if (rule.from.function.empty() || named(rule.from.function)) ++counted.from;
   if (rule.until.function.empty() || named(rule.until.function)) ++counted.until;
   if (rule.kind == FaultKind::kLink || !reached(rule.from, counted.from, now_ns)) return {};
-  if (rule.kind == FaultKind::kKill) return {CallFault::Action::kKill, 0};
-  return {CallFault::Action::kLost, rule.code};
+  if (rule.kind == FaultKind::kKill) return {CallFault::Action::kKill, 0, 0};
+  return {CallFault::Action::kLost, rule.code, 0};
 }
 
 CallFault FaultPlan::on_call(std::string_view function, std::string_view alias, Bytes size,
@@ -68,8 +75,9 @@ CallFault FaultPlan::on_call(std::string_view function, std::string_view alias, 
   const std::scoped_lock lock(mutex_);
   CallFault worst;
   // Every rule sees the call, whatever the others make of it.
-  for (Counted& counted : rules_) {
-    const CallFault fault = verdict(counted, function, alias, size, now_ns);
+  for (std::size_t i = 0; i < rules_.size(); ++i) {
+    CallFault fault = verdict(rules_[i], function, alias, size, now_ns);
+    fault.rule = i;
     if (fault.action > worst.action) worst = fault;
   }
   if (worst.action != CallFault::Action::kGoOn) ++injected_;
@@ -93,13 +101,14 @@ double FaultPlan::link_factor(CopyDirection direction, std::uint64_t now_ns) con
   const std::scoped_lock lock(mutex_);
   double factor = 1;
   for (const Counted& counted : rules_) {
-    const FaultRule& rule = counted.rule;
-    if (rule.kind != FaultKind::kLink) continue;
-    if (rule.direction != CopyDirection::kAny && rule.direction != direction) continue;
-    if (!reached(rule.from, counted.from, now_ns) || reached(rule.until, counted.until, now_ns)) continue;
-    factor *= rule.factor;
+    if (slows(counted, direction, now_ns)) factor *= counted.rule.factor;
   }
   return std::max(factor, kLeastLinkFactor);
+}
+
+bool FaultPlan::slows(std::size_t index, CopyDirection direction, std::uint64_t now_ns) const {
+  const std::scoped_lock lock(mutex_);
+  return slows(rules_[index], direction, now_ns);
 }
 
 std::uint64_t FaultPlan::injected() const {

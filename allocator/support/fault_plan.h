@@ -63,6 +63,7 @@ struct FaultRule {
   double factor = 1;              ///< kLink: what is left of the rate, kLeastLinkFactor to 1
   FaultPoint from{{}, 1, 0};      ///< kLink, kLost, kKill: when it happens or starts
   FaultPoint until{{}, 0, kAll};  ///< kLink: when it ends
+  std::size_t line = 0;           ///< of the text that it came from, from 1; 0: of none
 };
 
 /// The names that a plan may use, and what they mean.
@@ -71,8 +72,15 @@ struct FaultWords {
     std::string_view name;
     int value;
   };
+  /// A function that no rule may name.
+  struct Excluded {
+    std::string_view name;
+    std::string_view why;  ///< goes on after the name
+  };
   std::span<const Code> codes;                  ///< for return=; numbers are always taken
   std::span<const std::string_view> functions;  ///< empty: any name is a function
+  std::span<const Excluded> excluded{};         ///< asked only after `functions`
+  std::string_view hint{};                      ///< what an unknown function should have been
 };
 
 /// Why a plan was refused: "line N: " and what would be taken, on one line.
@@ -91,7 +99,8 @@ Result<std::vector<FaultRule>, FaultError> parse_fault_rules(std::string_view te
 struct CallFault {
   enum class Action : std::uint8_t { kGoOn, kFail, kLost, kKill };
   Action action = Action::kGoOn;
-  int code = 0;  ///< kFail, kLost
+  int code = 0;          ///< kFail, kLost
+  std::size_t rule = 0;  ///< the place in the plan of the rule that counts; kFail, kLost, kKill
 };
 
 /// A rule that a copy meets. It stays where it is until the plan is changed.
@@ -123,6 +132,8 @@ class FaultPlan {
 
   /// What is left of the link's rate in this direction now, kLeastLinkFactor to 1.
   [[nodiscard]] double link_factor(CopyDirection direction, std::uint64_t now_ns = 0) const;
+  /// True if the rule at this place in the plan is one of those that make it so.
+  [[nodiscard]] bool slows(std::size_t index, CopyDirection direction, std::uint64_t now_ns = 0) const;
 
   /// Faults so far: calls that failed, copies that were hit, and the loss of the device.
   [[nodiscard]] std::uint64_t injected() const;
@@ -137,6 +148,7 @@ class FaultPlan {
   };
 
   static bool hits(Counted& counted);
+  static bool slows(const Counted& counted, CopyDirection direction, std::uint64_t now_ns);
   static bool reached(const FaultPoint& point, std::uint64_t calls, std::uint64_t now_ns);
   CallFault verdict(Counted& counted, std::string_view function, std::string_view alias, Bytes size,
                     std::uint64_t now_ns);

@@ -49,9 +49,9 @@ std::string quoted(std::string_view word) {
 }
 
 template <class Items, class TextOf>
-std::string suggestion(std::string_view word, const Items& items, TextOf text_of) {
+std::string suggestion(std::string_view word, const Items& items, TextOf text_of, const char* end = "") {
   const auto* const meant = nearest_item(word, items, text_of);
-  return meant == nullptr ? "" : " (did you mean '" + std::string(text_of(*meant)) + "'?)";
+  return meant == nullptr ? "" : " (did you mean '" + std::string(text_of(*meant)) + end + "'?)";
 }
 
 std::string_view next_word(std::string_view& rest) {
@@ -120,10 +120,17 @@ class Line {
   std::string known_function(std::string_view name) const {
     const bool known = words_.functions.empty() || std::find(words_.functions.begin(), words_.functions.end(),
                                                              name) != words_.functions.end();
+    if (!known) {
+      for (const FaultWords::Excluded& excluded : words_.excluded) {
+        if (excluded.name == name)
+          throw Refusal(quoted(name) + " " + std::string(excluded.why) + "; no rule can be about it");
+      }
+    }
     if (!known || name.empty()) {
       const auto itself = [](std::string_view word) { return word; };
       std::string meant = suggestion(name, words_.functions, itself);
       if (meant.empty()) meant = suggestion(name, kHeads, itself);
+      if (meant.empty() && !words_.hint.empty()) meant = "; " + std::string(words_.hint);
       throw Refusal("unknown function " + quoted(name) + meant);
     }
     return std::string(name);
@@ -140,9 +147,12 @@ class Line {
     }
     const std::string_view key = word.substr(0, equals);
     const auto at = std::find(form_->keys.begin(), form_->keys.end(), key);
-    if (equals == std::string_view::npos || at == form_->keys.end() || key.empty())
+    if (equals == std::string_view::npos && at != form_->keys.end())
+      throw Refusal(quoted(word) + " has no value: want " + std::string(key) + "=VALUE, without blanks");
+    if (at == form_->keys.end() || key.empty())
       throw Refusal(quoted(word) + " is nothing that " + form_->what + " takes: " + key_list() +
-                    suggestion(key, form_->keys, [](std::string_view k) { return k; }));
+                    suggestion(
+                        key, form_->keys, [](std::string_view k) { return k; }, "="));
     const auto bit = std::size_t{1} << (at - form_->keys.begin());
     if ((given_ & bit) != 0) throw Refusal(std::string(key) + "= is given twice");
     given_ |= bit;
@@ -203,10 +213,17 @@ class Line {
     }
     int out = 0;
     if (!read_number(value, &out) || out == 0)
-      throw Refusal(
-          quoted(word) + ": want the number or the name of an error" +
-          suggestion(value, words_.codes, [](const FaultWords::Code& known) { return known.name; }));
+      throw Refusal(quoted(word) + ": want the number or the name of an error" + meant_code(value));
     return out;
+  }
+
+  /// A slip, or a name without what all of them start with.
+  std::string meant_code(std::string_view value) const {
+    for (const FaultWords::Code& known : words_.codes) {
+      if (value.size() > 3 && known.value != 0 && known.name.ends_with(value))
+        return " (did you mean '" + std::string(known.name) + "'?)";
+    }
+    return suggestion(value, words_.codes, [](const FaultWords::Code& known) { return known.name; });
   }
 
   /// "call:100", "ns:5000", "cuMemMap:3".
@@ -265,6 +282,7 @@ Result<std::vector<FaultRule>, FaultError> parse(std::string_view text, const Fa
     try {
       if (rules.size() == kMostRules) throw Refusal("more than 1000 rules");
       rules.push_back(Line(line, words).read());
+      rules.back().line = number;
     } catch (const Refusal& refusal) {
       return Err{FaultError{"line " + std::to_string(number) + ": " + refusal.what()}};
     }

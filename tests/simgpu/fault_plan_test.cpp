@@ -128,9 +128,62 @@ TEST_CASE("fault plan: a lost device answers every later call with its error") {
   REQUIRE(o.out ==
           round_of('a') +
               "cudaMemcpy(bytes.data(), b, kBytes, cudaMemcpyDeviceToHost): cudaErrorLaunchFailure\n");
-  REQUIRE(contains(o.err, "simgpu: error: the fault plan has lost the device, in cuMemcpyDtoH"));
+  REQUIRE(
+      contains(o.err,
+               "simgpu: error: fault plan, line 1: the device is lost in cuMemcpyDtoH_v2; from now on every "
+               "call returns CUDA_ERROR_LAUNCH_FAILED\n"));
   const Outcome other = under("device lost at=cuMemAlloc:2 return=CUDA_ERROR_ECC_UNCORRECTABLE");
   REQUIRE(other.out == "cudaMalloc(&b, kBytes): cudaErrorECCUncorrectable\n");
+}
+
+TEST_CASE("fault plan: the first time that a rule has an effect one line says which, and what it did") {
+  const auto lines = [](const std::string& plan, const std::vector<std::string>& words = {}) {
+    const ScratchFolder folder;
+    write_file(folder / "plan", plan);
+    tidepool::test::Job job;
+    job.words = {kSimgpu, "--memory", "32MiB", "--faults", folder / "plan", "--", kCopies};
+    job.words.insert(job.words.end(), words.begin(), words.end());
+    job.variables = {{"LD_PRELOAD", ""}};
+    return tidepool::test::run(job).err;
+  };
+  REQUIRE(
+      lines("cuMemAlloc nth=9 return=2\ncopy h2d nth=9 drop\nlink h2d factor=0.5 from=call:9999").empty());
+  REQUIRE(lines("# the second\n\ncuMemAlloc nth=2 return=2") ==
+          "simgpu: fault plan, line 3: cuMemAlloc_v2 returns CUDA_ERROR_OUT_OF_MEMORY\n");
+  REQUIRE(lines("cuMemAlloc return=12345") ==
+          "simgpu: fault plan, line 1: cuMemAlloc_v2 returns error 12345\n");
+  REQUIRE(
+      lines("copy h2d count=all drop offset=4KiB bytes=4KiB\ncopy d2d nth=1 corrupt\n"
+            "copy d2h nth=2 stale bytes=1") ==
+      "simgpu: fault plan, line 1: a copy of 65536 bytes to the device: 4096 bytes, from byte 4096 on, do "
+      "not arrive\n"
+      "simgpu: fault plan, line 2: a copy of 65536 bytes between places of devices: 65536 bytes, from byte 0 "
+      "on, arrive inverted\n"
+      "simgpu: fault plan, line 3: a copy of 65536 bytes from the device: 1 bytes, from byte 0 on, arrive as "
+      "those of the copy before\n");
+  REQUIRE(
+      lines("copy h2d nth=1 corrupt offset=1MiB") ==
+      "simgpu: fault plan, line 1: a copy of 65536 bytes to the device ends before the piece starts; nothing "
+      "of it is changed\n");
+  REQUIRE(lines("link d2h factor=0.25\nlink any factor=0.5", {"times"}) ==
+          "simgpu: fault plan, line 2: copies to the device have 0.5 of the link's rate\n"
+          "simgpu: fault plan, line 1: copies from the device have 0.25 of the link's rate\n");
+  REQUIRE(lines("process kill at=cuMemAlloc:2") ==
+          "simgpu: fault plan, line 1: the process is killed in cuMemAlloc_v2\n");
+}
+
+TEST_CASE("fault plan: cuInit fails, and the process is as before it; later ones count on") {
+  const Outcome o = under("cuInit nth=1 return=CUDA_ERROR_SYSTEM_NOT_READY");
+  INFO(o.err);
+  REQUIRE(o.code() == 3);
+  REQUIRE(o.out == "cudaMalloc(&a, kBytes): cudaErrorSystemNotReady\n");
+  REQUIRE(contains(o.err, "simgpu: fault plan, line 1: cuInit returns CUDA_ERROR_SYSTEM_NOT_READY\n"));
+  REQUIRE(contains(o.err, "faults         1 put in by the plan"));
+  REQUIRE(under("cuInit nth=2 return=2").out == kGood);
+  REQUIRE(under("process kill at=cuInit:1").code() == -SIGKILL);
+  const Outcome lost = under("device lost at=cuInit:1");
+  REQUIRE(lost.out == "cudaMalloc(&a, kBytes): cudaErrorLaunchFailure\n");
+  REQUIRE(contains(lost.err, "the device is lost in cuInit;"));
 }
 
 TEST_CASE("fault plan: a killed process leaves its report") {
@@ -146,7 +199,17 @@ TEST_CASE("fault plan: one that cannot be read is refused before the program sta
   const Outcome o = under("\ncuMemAloc return=2");
   REQUIRE(o.code() == 125);
   REQUIRE(o.out.empty());
-  REQUIRE(contains(o.err, "/plan: line 2: unknown function 'cuMemAloc' (did you mean 'cuMemAlloc'?)\n"));
-  REQUIRE(contains(under("cuInit return=2").err, "line 1: unknown function 'cuInit'"));
+  REQUIRE(contains(o.err, "/plan: line 2: unknown function 'cuMemAloc' (did you mean 'cuMemAlloc'?)"));
+  REQUIRE(contains(under("cudaMalloc return=2").err,
+                   "line 1: unknown function 'cudaMalloc'; want a function of the CUDA driver API, as "
+                   "cuMemAlloc, or copy, link, device or process; nothing was run\n"));
+  REQUIRE(
+      contains(under("cuGetProcAddress return=2").err,
+               "line 1: 'cuGetProcAddress' answers without the device and never fails by a plan; no rule can "
+               "be about it; nothing was run\n"));
+  REQUIRE(contains(
+      under("process kill at=cuArrayCreate:1").err,
+      "line 1: 'cuArrayCreate' is not supported here and always answers CUDA_ERROR_NOT_SUPPORTED; no "
+      "rule can be about it; nothing was run\n"));
   REQUIRE(contains(under(std::string("# a\0b", 5)).err, "has a zero byte"));
 }

@@ -16,6 +16,7 @@ using tidepool::FaultPlan;
 using tidepool::FaultWords;
 using tidepool::KiB;
 using tidepool::MiB;
+using tidepool::parse_fault_rules;
 
 constexpr FaultWords::Code kCodes[] = {{"CUDA_SUCCESS", 0}, {"CUDA_ERROR_OUT_OF_MEMORY", 2}};
 constexpr std::string_view kFunctions[] = {"cuMemMap", "cuMemCreate", "cuLaunchKernel"};
@@ -164,7 +165,14 @@ TEST_CASE("fault plan: a wrong line is refused with its number, and nothing of t
           "line 1: unknown function 'prosess' (did you mean 'process'?)");
   REQUIRE(refusal("cuMemMap afer=2 return=2") ==
           "line 1: 'afer=2' is nothing that a call takes: after=, nth=, count=, every=, size>=, return= "
-          "(did you mean 'after'?)");
+          "(did you mean 'after='?)");
+  REQUIRE(refusal("cuMemMap return = 2") ==
+          "line 1: 'return' has no value: want return=VALUE, without blanks");
+  REQUIRE(refusal("cuMemMap size>=").find("'size>='") != std::string::npos);
+  REQUIRE(refusal("cuMemMap size=1 return=2").find("(did you mean 'size>='?)") != std::string::npos);
+  REQUIRE(refusal("cuMemMap return=OUT_OF_MEMORY") ==
+          "line 1: 'return=OUT_OF_MEMORY': want the number or the name of an error "
+          "(did you mean 'CUDA_ERROR_OUT_OF_MEMORY'?)");
   REQUIRE(refusal("cuMemMap drop return=2").find("'drop' is nothing that a call takes") != std::string::npos);
   REQUIRE(refusal("cuMemMap return=2 return=3") == "line 1: return= is given twice");
   REQUIRE(refusal("cuMemMap nth=1 count=2 return=2").find("nth= stands for itself") != std::string::npos);
@@ -198,6 +206,33 @@ TEST_CASE("fault plan: copies, links, devices and processes say what they want")
   REQUIRE(refusal("device lost") == "line 1: at= is missing");
   REQUIRE(refusal("process kill at=now").find("want call:N") != std::string::npos);
   REQUIRE(refusal("process kill at=call:1 return=2").find("a kill takes: at=") != std::string::npos);
+}
+
+TEST_CASE("fault plan: functions that no rule may name say why") {
+  constexpr FaultWords::Excluded kExcluded[] = {{"cuArrayCreate", "is not there"}};
+  const auto text = [&](std::string_view plan) {
+    return parse_fault_rules(plan, {kCodes, kFunctions, kExcluded, "want another"}).error().text;
+  };
+  REQUIRE(text("cuArrayCreate return=2") == "line 1: 'cuArrayCreate' is not there; no rule can be about it");
+  REQUIRE(text("process kill at=cuArrayCreate:1") ==
+          "line 1: 'cuArrayCreate' is not there; no rule can be about it");
+  REQUIRE(text("cuArrayCreat return=2") == "line 1: unknown function 'cuArrayCreat'; want another");
+  REQUIRE(text("cuMemMop return=2") == "line 1: unknown function 'cuMemMop' (did you mean 'cuMemMap'?)");
+}
+
+TEST_CASE("fault plan: rules know their line, and calls the rule that counts") {
+  const auto rules = parse_fault_rules("# one\n\nf return=2\n  g nth=2 return=3\nlink h2d factor=0.5");
+  REQUIRE(rules.ok());
+  REQUIRE((*rules)[0].line == 3);
+  REQUIRE((*rules)[1].line == 4);
+  FaultPlan plan;
+  plan.add(*rules);
+  REQUIRE(plan.on_call("f").rule == 0);
+  REQUIRE(plan.on_call("g").action == CallFault::Action::kGoOn);
+  REQUIRE(plan.on_call("g").rule == 1);
+  REQUIRE(plan.slows(2, CopyDirection::kH2d));
+  REQUIRE_FALSE(plan.slows(2, CopyDirection::kD2h));
+  REQUIRE_FALSE(plan.slows(0, CopyDirection::kH2d));
 }
 
 TEST_CASE("fault plan: texts without end are refused") {

@@ -119,11 +119,9 @@ Driver* driver() noexcept {
   return g_forked.load(std::memory_order_relaxed) ? nullptr : g_driver.load(std::memory_order_acquire);
 }
 
-CUresult start_driver() {
-  static auto* mutex = new std::mutex;
-  const std::scoped_lock lock(*mutex);
-  if (g_forked.load()) return CUDA_ERROR_NOT_INITIALIZED;
-  if (g_driver.load() != nullptr) return CUDA_SUCCESS;
+namespace {
+
+CUresult make_driver(Driver** out) {
   std::unique_ptr<MachineFile> machine = open_machine();
   if (machine == nullptr) return CUDA_ERROR_NO_DEVICE;
   const ProcessNumber self = this_process();
@@ -149,6 +147,27 @@ CUresult start_driver() {
     made->ledger.leave();
     return CUDA_ERROR_NO_DEVICE;
   }
+  *out = made;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult start_driver() {
+  static auto* mutex = new std::mutex;
+  static Driver* made = nullptr;
+  const std::scoped_lock lock(*mutex);
+  if (g_forked.load()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (made == nullptr) {
+    const CUresult result = make_driver(&made);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  if (made->faults.active()) {
+    const std::scoped_lock device(made->mutex);
+    const CUresult fault = made->faults.meet_call(*made, "cuInit", "cuInit", 0);
+    if (fault != CUDA_SUCCESS) return fault;
+  }
+  if (g_driver.load() != nullptr) return CUDA_SUCCESS;
   if (made->trace.on()) std::atexit(&flush_trace_at_exit);
   // CUDA cannot be used in a child that is forked after cuInit; it must say so instead of sharing the memory.
   ::pthread_atfork(nullptr, nullptr, [] { g_forked.store(true); });

@@ -117,7 +117,8 @@ struct Driver {
 /// The driver of this process, or null before cuInit succeeded and in a child that was forked after it.
 Driver* driver() noexcept;
 
-/// cuInit: opens the machine and makes the driver on the first call.
+/// cuInit: opens the machine and makes the driver on the first call. One that the fault plan lets fail leaves
+/// the process without a driver, or with the one that it had.
 CUresult start_driver();
 
 }  // namespace simgpu

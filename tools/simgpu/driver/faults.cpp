@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -82,6 +84,34 @@ void write_piece(const Copy& copy, const FaultRule& rule, Faults::Kept bytes) {
     report_error("a fault plan could not write its piece of a copy");
 }
 
+/// "fault plan, line 3: ".
+std::string line_of(const FaultRule& rule) {
+  return "fault plan, line " + std::to_string(rule.line) + ": ";
+}
+
+std::string code_name(int code) {
+  for (const tidepool::FaultWords::Code& known : fault_words().codes) {
+    if (known.value == code) return std::string(known.name);
+  }
+  return "error " + std::to_string(code);
+}
+
+const char* way(CopyDirection direction) {
+  if (direction == CopyDirection::kH2d) return "to the device";
+  return direction == CopyDirection::kD2h ? "from the device" : "between places of devices";
+}
+
+/// What a rule makes of a copy that it hits.
+std::string piece_text(const Copy& copy, const FaultRule& rule, CopyDirection direction) {
+  const Piece piece = piece_of(copy, rule, nullptr, false);
+  const std::string what = "a copy of " + std::to_string(copy.bytes()) + " bytes " + way(direction);
+  if (piece.bytes == 0) return what + " ends before the piece starts; nothing of it is changed";
+  constexpr const char* kArrive[] = {"do not arrive", "arrive inverted",
+                                     "arrive as those of the copy before"};
+  return what + ": " + std::to_string(piece.bytes) + " bytes, from byte " + std::to_string(piece.start) +
+         " on, " + kArrive[static_cast<std::size_t>(rule.copy)];
+}
+
 struct EntryName {
   std::string_view exported, base;
 };
@@ -106,6 +136,7 @@ Faults::Faults(const char* text) {
   }
   rules_ = std::move(rules.value());
   previous_.resize(rules_.size());
+  told_.resize(rules_.size());
   plan_.add(rules_);
 }
 
@@ -115,19 +146,31 @@ CUresult Faults::meet_call(Driver& d, std::string_view name, std::string_view ba
   const CallFault fault = plan_.on_call(name, base, tidepool::Bytes(size), now);
   if (fault.action == CallFault::Action::kGoOn) return CUDA_SUCCESS;
   add(page().faults);
+  const std::string call(name);
   if (fault.action == CallFault::Action::kKill) {
+    tell(fault.rule, "the process is killed in " + call);
     ::kill(::getpid(), SIGKILL);
     for (;;) ::pause();
   }
-  if (fault.action == CallFault::Action::kFail) return static_cast<CUresult>(fault.code);
+  if (fault.action == CallFault::Action::kFail) {
+    tell(fault.rule, call + " returns " + code_name(fault.code));
+    return static_cast<CUresult>(fault.code);
+  }
   lost_ = fault.code == 0 ? kUsualLoss : static_cast<CUresult>(fault.code);
   // discard() lets other threads in; they may make contexts.
   std::vector<Context*> all;
   for (const auto& [handle, context] : d.contexts) all.push_back(context);
   for (Context* context : all) context->sticky = lost_;
   for (Context* context : all) d.scheduler.discard(context);
-  report_error("the fault plan has lost the device, in " + std::string(name));
+  report_error(line_of(rules_[fault.rule]) + "the device is lost in " + call +
+               "; from now on every call returns " + code_name(lost_));
   return lost_;
+}
+
+void Faults::tell(std::size_t rule, const std::string& what) const {
+  if (told_[rule]) return;
+  told_[rule] = true;
+  std::fprintf(stderr, "simgpu: %s%s\n", line_of(rules_[rule]).c_str(), what.c_str());
 }
 
 void Faults::meet_copy(Copy* copy) {
@@ -152,7 +195,10 @@ void Faults::after_copy(const Copy& copy, const Kept& kept) {
     if (rule.direction != CopyDirection::kAny && rule.direction != *direction) continue;
     const bool hit = copy.fault_rule == static_cast<std::int32_t>(i);
     if (!hit && rule.copy != CopyFault::kStale) continue;
-    if (hit) add(page().faults);
+    if (hit) {
+      add(page().faults);
+      tell(i, piece_text(copy, rule, *direction));
+    }
     if (rule.copy == CopyFault::kDrop) {
       write_piece(copy, rule, kept);
       continue;
@@ -170,7 +216,14 @@ void Faults::after_copy(const Copy& copy, const Kept& kept) {
 
 double Faults::link_factor(const Copy& copy, std::uint64_t now_ns) const {
   const auto direction = direction_of(copy);
-  return direction ? plan_.link_factor(*direction, now_ns) : 1;
+  if (!direction) return 1;
+  for (std::size_t i = 0; i < rules_.size(); ++i) {
+    if (rules_[i].kind != FaultKind::kLink || told_[i] || !plan_.slows(i, *direction, now_ns)) continue;
+    std::array<char, 32> factor{};
+    std::snprintf(factor.data(), factor.size(), "%g", rules_[i].factor);
+    tell(i, std::string("copies ") + way(*direction) + " have " + factor.data() + " of the link's rate");
+  }
+  return plan_.link_factor(*direction, now_ns);
 }
 
 }  // namespace simgpu

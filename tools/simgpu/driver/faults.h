@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,8 +13,8 @@ namespace simgpu {
 
 struct Driver;
 
-/// The machine's fault plan at work in this process (docs/reference/fault-plans.md). Protected by the
-/// driver's lock.
+/// The machine's fault plan at work in this process (docs/reference/fault-plans.md). The first time that a
+/// rule has an effect one line on stderr says so. Protected by the driver's lock.
 class Faults {
  public:
   /// Takes the rules of a text that the simgpu command has read before.
@@ -40,9 +41,12 @@ class Faults {
   [[nodiscard]] double link_factor(const Copy& copy, std::uint64_t now_ns) const;
 
  private:
+  void tell(std::size_t rule, const std::string& what) const;
+
   tidepool::FaultPlan plan_;
   std::vector<tidepool::FaultRule> rules_;
-  std::vector<Kept> previous_;  ///< for each rule of stale bytes its piece of the copy before
+  std::vector<Kept> previous_;      ///< for each rule of stale bytes its piece of the copy before
+  mutable std::vector<bool> told_;  ///< of each rule: it has had an effect
   CUresult lost_ = CUDA_SUCCESS;
 };
 
