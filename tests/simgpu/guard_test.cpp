@@ -40,6 +40,7 @@ CUresult raise_and_write(CUdeviceptr to, int signal) {
 }
 
 volatile std::sig_atomic_t g_handled = 0;
+volatile std::uint64_t g_nowhere = 8;  // an address that the compiler does not know to be wrong
 sigjmp_buf g_resume;
 
 void handle(int signal, void (*handler)(int)) {
@@ -54,7 +55,7 @@ void go_on(int) {
 }
 
 void touch_nothing(int) {
-  if (sigsetjmp(g_resume, 1) == 0) *reinterpret_cast<volatile int*>(8) = 1;
+  if (sigsetjmp(g_resume, 1) == 0) *reinterpret_cast<volatile int*>(g_nowhere) = 1;
 }
 
 bool blocked(int signal) {
@@ -138,7 +139,7 @@ TEST_CASE("guard: faults of host code elsewhere are none of the device's memory"
     const CUdeviceptr freed = reserve(kFrame);
     OK(cuMemAddressFree(freed, kFrame));
     const Stderr err;
-    if (sigsetjmp(g_resume, 1) == 0) *reinterpret_cast<volatile int*>(8) = 1;
+    if (sigsetjmp(g_resume, 1) == 0) *reinterpret_cast<volatile int*>(g_nowhere) = 1;
     EXPECT(int_at(used) == 0);
     if (sigsetjmp(g_resume, 1) == 0) *reinterpret_cast<volatile int*>(freed) = 1;
     EXPECT(g_handled == 2);
@@ -184,7 +185,7 @@ TEST_CASE("guard: a fault in a handler that interrupts device work is the progra
 
 TEST_CASE("guard: a fault in a handler ends a program that has no handler for it", "[plain]") {
   REQUIRE(ends_by([](CUdeviceptr to) {
-            handle(SIGUSR1, [](int) { *reinterpret_cast<volatile int*>(8) = 1; });
+            handle(SIGUSR1, [](int) { *reinterpret_cast<volatile int*>(g_nowhere) = 1; });
             static_cast<void>(raise_and_write(to, SIGUSR1));
           }) == SIGSEGV);
 }
