@@ -136,13 +136,20 @@ bool sanitized() {
   return !preload_first().empty();
 }
 
+int seeds_of_sweep() {
+  const char* wanted = std::getenv("TP_TEST_SWEEP");
+  if (wanted != nullptr) return std::atoi(wanted);
+  return sanitized() ? 2 : 20;
+}
+
 std::vector<std::pair<std::string, std::string>> clean_environment() {
   // The sanitizers leave signals to the program, so that it ends as it would without them.
   const std::string handling = "detect_leaks=0:handle_segv=0:handle_abort=0:handle_sigbus=0:handle_sigfpe=0";
-  std::vector<std::pair<std::string, std::string>> variables = {{"PATH", "/usr/bin:/bin"},
-                                                                {"HOME", "/nonexistent"},
-                                                                {"ASAN_OPTIONS", handling},
-                                                                {"TSAN_OPTIONS", handling}};
+  std::vector<std::pair<std::string, std::string>> variables = {
+      {"PATH", "/usr/bin:/bin"},
+      {"HOME", "/nonexistent"},
+      {"ASAN_OPTIONS", handling},
+      {"TSAN_OPTIONS", handling + ":atexit_sleep_ms=0"}};
   if (!preload_first().empty()) variables.emplace_back("LD_PRELOAD", preload_first());
   return variables;
 }

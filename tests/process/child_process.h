@@ -59,6 +59,10 @@ Outcome run(const Job& job);
 /// sanitizer builds LD_PRELOAD names their run-time library.
 std::vector<std::pair<std::string, std::string>> clean_environment();
 
+/// How many seeds a sweep over whole runs of a program takes: 20, in sanitizer builds 2; TP_TEST_SWEEP names
+/// another number, as the nightly tests do.
+int seeds_of_sweep();
+
 /// The file at `path` in the build folder that holds the running program: "bin/tidepool", "tests/stress". No
 /// folder of a build is compiled into these programs, so they are the same in every preset.
 std::string built(const std::string& path);

@@ -15,7 +15,7 @@
 namespace tidepool::runtime {
 namespace {
 
-#ifdef __SANITIZE_THREAD__
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr std::uint64_t kSeeds = 4;
 #else
 constexpr std::uint64_t kSeeds = 12;
