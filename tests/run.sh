@@ -82,6 +82,8 @@ tp_find_nvcc
 # build folder lies; and what the compiler says about included files spares it a look of its own.
 if command -v ccache >/dev/null; then
   export CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache CCACHE_NOHASHDIR=1 CCACHE_DEPEND=1
+  # Without this it leaves alone what takes precompiled headers.
+  export CCACHE_SLOPPINESS=pch_defines,time_macros
 fi
 
 # One ctest over all builds, so that there is one result and one summary.

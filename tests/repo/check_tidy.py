@@ -16,6 +16,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import project
@@ -71,6 +72,18 @@ def own_entries(root, build, folders=FOLDERS):
     return entries
 
 
+def without_precompiled(entry):
+    """The same compile command for clang, which cannot read what gcc precompiled; the files include all they need."""
+    words = entry.get("arguments") or shlex.split(entry["command"])
+    kept = []
+    for word in words:
+        if word.endswith("cmake_pch.hxx") and kept and kept[-1] == "-include":
+            kept.pop()
+        elif word != "-Winvalid-pch":
+            kept.append(word)
+    return {"directory": entry["directory"], "file": entry["file"], "arguments": kept}
+
+
 def check_one(command, root, path):
     # -Wconversion of clang means more than that of gcc, for which the sources are written.
     options = ("-Wno-unknown-warning-option", "-Wno-sign-conversion")
@@ -83,16 +96,24 @@ def check_one(command, root, path):
 
 
 def violations(root, build, quick=False):
+    with tempfile.TemporaryDirectory() as commands:
+        entries = json.loads((Path(build) / "compile_commands.json").read_text())
+        text = json.dumps([without_precompiled(entry) for entry in entries])
+        (Path(commands) / "compile_commands.json").write_text(text)
+        return violations_by(root, commands, quick)
+
+
+def violations_by(root, commands, quick):
     tool = shutil.which("clang-tidy-14") or shutil.which("clang-tidy")
     if tool is None:
         return ["clang-tidy-14 is not installed"]
     version = subprocess.run([tool, "--version"], capture_output=True, text=True, check=True).stdout
-    command = [tool, "--quiet", "-p", str(build)]
+    command = [tool, "--quiet", "-p", commands]
     if quick:
         command.append(f"--checks={QUICK_CHECKS}")
     cache = cache_folder()
     cache.mkdir(parents=True, exist_ok=True)
-    entries = own_entries(root, build, QUICK_FOLDERS if quick else FOLDERS)
+    entries = own_entries(root, commands, QUICK_FOLDERS if quick else FOLDERS)
     todo = {}
     for path, entry in entries.items():
         key = key_of(root, entry, version + " ".join(command[4:]))
