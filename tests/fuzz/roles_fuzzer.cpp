@@ -20,6 +20,10 @@ class OpenMemory : public dg::LaunchMemory {
     work(argument);
     return true;
   }
+  bool refuses(const dg::StrayPointer& stray) override {
+    fuzz_require(stray.address != 0 && stray.access != dg::Access::kNone);
+    return stray.address % 2 != 0;
+  }
 };
 
 void check_rule(const dg::Rule& rule) {

@@ -13,6 +13,12 @@ class OpenMemory : public dg::LaunchMemory {
     work(argument);
     return true;
   }
+  bool refuses(const dg::StrayPointer& stray) override {
+    strays.push_back(stray);
+    return false;
+  }
+
+  std::vector<dg::StrayPointer> strays;
 };
 
 }  // namespace
@@ -66,6 +72,7 @@ dg::Effect Device::launch(const std::string& kernel, std::array<std::uint32_t, 3
   OpenMemory memory(map, call);
   const dg::KernelRoles bound = dg::bind(roles_, kernel, params.layout);
   dg::Effect effect = dg::run(bound, {grid, params.data}, stride, memory);
+  strays = std::move(memory.strays);
   for (const dg::Touched& t : effect.touched) {
     if (writes(t.access)) map.wrote(t.span, call);
   }

@@ -60,7 +60,8 @@ class Device {
 
   dg::Stride stride = dg::kEveryByte;
   dg::ExtentMap map;
-  bool scan_payloads = true;  ///< off: pointers in copies from the host are not noticed
+  std::vector<dg::StrayPointer> strays;  ///< of the latest launch
+  bool scan_payloads = true;             ///< off: pointers in copies from the host are not noticed
 
  private:
   std::vector<std::uint64_t> memory_;

@@ -156,3 +156,12 @@ TEST_CASE("extents: a pointer is gone once one of its bytes is overwritten") {
   map.remove(base, 5);
   CHECK(map.pointers_known() == 0);
 }
+
+TEST_CASE("extent map: what is alive now is found as for a call that is still to come") {
+  dg::ExtentMap map;
+  map.add(4096, 512, 0, 1);
+  CHECK(map.find(4096, dg::ExtentMap::kNever).has_value());
+  map.remove(4096, 5);
+  CHECK(map.find(4096, 4).has_value());
+  CHECK_FALSE(map.find(4096, dg::ExtentMap::kNever).has_value());
+}

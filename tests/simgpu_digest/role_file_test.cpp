@@ -115,3 +115,22 @@ TEST_CASE("role file: the first rule that matches name and parameters counts") {
   CHECK(parsed.file.find("k", "k", {{0, 8}})->line == 6);
   CHECK(parsed.file.find("x", "k", {{0, 16}})->line == 2);
 }
+
+TEST_CASE("role file: statements about parameters that a kernel does not have are found, by their line") {
+  const auto beyond = [](const std::string& body, std::size_t params) {
+    const ParsedRoles parsed = parse(body);
+    REQUIRE(parsed.error.empty());
+    std::vector<Slot> layout;
+    for (std::uint32_t i = 0; i < params; ++i) layout.push_back({8 * i, 8});
+    return beyond_parameters(bind(parsed.file, "k", std::move(layout)));
+  };
+  CHECK(beyond("kernel k\n param 0 in\n param 1 out\n", 2).empty());
+  CHECK(beyond("kernel other\n param 9 in\n", 2).empty());
+  CHECK(beyond("kernel k\n when params 3\n param 2 in\n", 2).empty());
+  CHECK(beyond("kernel k\n param 0 in\n\n param 2 out\n", 2) == "5 names parameter 2");
+  CHECK(beyond("kernel k\n param 0@0 words u32:7@0 in\n", 2) == "3 names parameter 7");
+  CHECK(beyond("kernel k\n addresses 0@0 from 1@0 step 3@0\n", 2) == "3 names parameter 3");
+  CHECK(beyond("kernel k\n value 2\n param 3 in\n tensor-lists 4 1 in\n", 2) ==
+        "3 names parameter 2 (2 more lines of its rule do)");
+  CHECK(beyond("kernel k\n table 1@0 4 in\n", 0) == "3 names parameter 1");
+}

@@ -98,3 +98,58 @@ TEST_CASE("roles: the count of a table is held to its memory") {
   const dg::Effect effect = effect_of("k", Params(a, std::uint32_t{0xffffffff}), d);
   CHECK(effect.touched.at(0).span == dg::Span{a, a + 64});
 }
+
+namespace {
+
+/// "0 maybe in, 2@8 structure out": the stray pointers of a launch that names freed memory everywhere.
+std::string strays_of(const std::string& rules, const std::string& kernel, const Params& params) {
+  Device d(1 << 20, 1, "simgpu-roles 1\n" + rules);
+  effect_of(kernel, params, d);
+  std::string text;
+  for (const dg::StrayPointer& stray : d.strays) {
+    const char* const sure[] = {" maybe ", " structure ", " pointer "};
+    const char* const access[] = {"none", "in", "out", "inout"};
+    text += (text.empty() ? "" : ", ") + std::to_string(stray.param);
+    if (stray.offset != 0) text += "@" + std::to_string(stray.offset);
+    text += sure[static_cast<int>(stray.sure)] + std::string(access[static_cast<int>(stray.access)]);
+  }
+  return text;
+}
+
+struct Three {
+  std::uint64_t word[3];
+};
+
+}  // namespace
+
+TEST_CASE("roles: a pointer to no live memory is told with how sure it is that it is one") {
+  const std::uint64_t gone = 4096;
+  const Params two(gone, gone);
+  // f(float const*, float*) and f(unsigned long, S); without types; and with roles that the file gives.
+  CHECK(strays_of("", "_Z1fPKfPf", two) == "0 maybe in, 1 maybe inout");
+  CHECK(strays_of("", "_Z1fm1S", two) == "1 maybe inout");
+  CHECK(strays_of("", "f", two) == "0 maybe inout, 1 maybe inout");
+  CHECK(strays_of("kernel *\nparam 0 in\nparam 1 out\n", "_Z1fPKfPf", two) == "0 pointer in, 1 pointer out");
+  CHECK(strays_of("kernel *\nparam 0@0 in\n", "f", two) == "0 pointer in, 1 maybe inout");
+  CHECK(strays_of("kernel *\nparam 0 in\nparam 1 in\n", "_Z1fm1S", two) == "0 maybe in, 1 maybe in");
+  CHECK(strays_of("kernel *\nparam 0 none\n", "_Z1fPfPf", two) == "1 maybe inout");
+  CHECK(strays_of("kernel *\nmutable out\n", "_Z1fPKfPf", two) == "0 maybe in, 1 pointer out");
+  CHECK(strays_of("kernel *\nother in\n", "_Z1fPKfm", two) == "0 pointer in, 1 maybe in");
+  CHECK(strays_of("kernel *\nother in\n", "f", two) == "0 maybe in, 1 maybe in");
+  CHECK(strays_of("kernel *\ntable 0 2 in\naddresses 1 from 0 step 0\n", "f", two) ==
+        "0 pointer in, 1 pointer out");
+  CHECK(strays_of("", "_Z1fPKPfPPf", two) == "0 maybe in, 1 maybe in");
+  CHECK(strays_of("", "f", Params(std::uint64_t{0}, gone)) == "1 maybe inout");
+}
+
+TEST_CASE("roles: in a structure only places that the role file names must hold pointers") {
+  const Params params(Three{{4096, 4096, 4096}});
+  CHECK(strays_of("", "f", params).empty());
+  CHECK(strays_of("", "_Z1f1S", params).empty());
+  CHECK(strays_of("kernel f\nparam 0 in\n", "f", params).empty());
+  CHECK(strays_of("kernel f\nother in\n", "f", params).empty());
+  CHECK(strays_of("kernel f\nparam 0@0 words all in\n", "f", params).empty());
+  CHECK(strays_of("kernel f\nparam 0@8 words 2 out\n", "f", params) ==
+        "0@8 structure out, 0@16 structure out");
+  CHECK(strays_of("kernel f\nparam 0@-8 in\n", "f", params) == "0@16 structure in");
+}

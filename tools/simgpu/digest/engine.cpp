@@ -67,7 +67,9 @@ class Run {
   Effect run() {
     references_ = find_references(roles_, launch_, memory_);
     effect_.knowledge = references_.knowledge;
-    if (references_.faulted) {
+    const auto& strays = references_.strays;
+    if (references_.faulted ||
+        std::any_of(strays.begin(), strays.end(), [&](const auto& s) { return memory_.refuses(s); })) {
       effect_.faulted = true;
       return std::move(effect_);
     }

@@ -35,7 +35,8 @@ struct Effect {
 ///
 /// Its mix is made of the kernel's name, the grid, values that the role file names, each live pointer as
 /// (number of its extent in this launch, offset in it), and what the stride sees of the memory that is read,
-/// as far as it was ever written. Scalars, padding and words that point into no live memory do not count.
+/// as far as it was ever written. Scalars, padding and words that point into no live memory do not count;
+/// of those that should, Memory::refuses decides.
 /// What is written is written whole, so that copies and other readers find the same bytes in every run;
 /// memory that is only written does not count with its old contents. The caller notes what was written
 /// (Effect::touched, Effect::pointers).

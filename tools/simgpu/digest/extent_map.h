@@ -33,6 +33,7 @@ class ExtentMap {
   /// No launch called before `oldest` will be asked for any more.
   void forget(Stamp oldest);
 
+  /// The extent that holds the address for a call; with kNever the one that is alive now.
   [[nodiscard]] std::optional<Extent> find(std::uint64_t address, Stamp call) const;
   void written_parts(const Span& span, Stamp call, std::vector<Span>* parts) const;
   void pointer_words(const Span& span, Stamp call, std::vector<PointerWord>* words) const;

@@ -12,6 +12,8 @@ namespace {
 constexpr std::uint32_t kWord = sizeof(std::uint64_t);
 constexpr std::uint64_t kMostTableWords = std::uint64_t{1} << 20;
 
+using Sure = StrayPointer::Sure;
+
 class Finder {
  public:
   Finder(const KernelRoles& roles, const LaunchInput& launch, Memory& memory)
@@ -61,6 +63,32 @@ class Finder {
 
   void add(std::uint32_t param, std::uint32_t offset, std::uint64_t address, Access access) {
     if (access != Access::kNone) out_.list.push_back({address, 0, access, param, offset});
+  }
+
+  /// True if the parameter is one word: a pointer or a number, and nothing that has unused parts.
+  bool one_word(std::uint32_t param) const { return size_of(param) == kWord; }
+
+  /// Whether such a parameter, to which the role file gives a role, is a pointer.
+  Sure sure_of_word(std::uint32_t param) const {
+    if (!roles_.name.types_known) return Sure::kPointer;
+    const ParamType type = roles_.name.types[param];
+    return type == ParamType::kScalar || type == ParamType::kOther ? Sure::kMaybe : Sure::kPointer;
+  }
+
+  /// For a place that the role file gives a role: whether a pointer must be there.
+  Sure sure_of(std::uint32_t param) const { return one_word(param) ? sure_of_word(param) : Sure::kStructure; }
+
+  /// True if the word points to live memory. One that does not is a stray pointer, unless it is null.
+  bool points(std::uint32_t param, std::uint32_t offset, std::uint64_t word, Access access, Sure sure) {
+    if (memory_.find(word).has_value()) return true;
+    if (word != 0 && access != Access::kNone) out_.strays.push_back({word, access, param, offset, sure});
+    return false;
+  }
+
+  /// The same for all words of a parameter that could be pointers. In a structure those that are not are no
+  /// stray pointers: it has numbers and unused parts.
+  bool points_in(std::uint32_t param, std::uint32_t offset, std::uint64_t word, Access access, Sure sure) {
+    return one_word(param) ? points(param, offset, word, access, sure) : memory_.find(word).has_value();
   }
 
   std::uint64_t count_of(const Count& count, std::uint64_t all) const {
@@ -117,10 +145,12 @@ class Finder {
   }
 
   void pointers(const RoleLine& line) {
+    const std::uint32_t param = line.place.param;
     std::size_t n = 0;
-    each_word(line.place.param, [&](std::uint32_t offset, std::uint64_t word) {
-      if (!memory_.find(word).has_value()) return;
-      add(line.place.param, offset, word, line.roles[std::min(n, line.roles.size() - 1)]);
+    each_word(param, [&](std::uint32_t offset, std::uint64_t word) {
+      const Access role = line.roles[std::min(n, line.roles.size() - 1)];
+      if (!points_in(param, offset, word, role, sure_of_word(param))) return;
+      add(param, offset, word, role);
       ++n;
     });
   }
@@ -129,14 +159,21 @@ class Finder {
     const std::uint32_t size = size_of(line.place.param);
     const std::uint32_t first = line.place.in(size);
     const std::uint64_t room = first < size ? (size - first) / kWord : 0;
-    word_array(line.place.param, first, std::min(count_of(line.count, room), room), line.roles[0]);
+    const std::uint64_t count = std::min(count_of(line.count, room), room);
+    // As many as there is room for are not as many as are used.
+    const bool counted = line.count.kind != Count::Kind::kAll;
+    word_array(line.place.param, first, count, line.roles[0], counted);
   }
 
-  void word_array(std::uint32_t param, std::uint32_t first, std::uint64_t count, Access access) {
+  /// So many pointers, all of them in use if they were `counted`.
+  void word_array(std::uint32_t param, std::uint32_t first, std::uint64_t count, Access access,
+                  bool counted = true) {
     for (std::uint32_t i = 0; i < count; ++i) {
       const std::uint32_t offset = first + i * kWord;
       const std::uint64_t word = number_at({param, offset}, kWord);
-      if (memory_.find(word).has_value()) add(param, offset, word, access);
+      const bool live =
+          counted ? points(param, offset, word, access, sure_of(param)) : memory_.find(word).has_value();
+      if (live) add(param, offset, word, access);
     }
   }
 
@@ -156,9 +193,10 @@ class Finder {
   }
 
   void table(const RoleLine& line) {
+    const std::uint32_t param = line.place.param;
     const std::uint64_t address = number_at(line.place, kWord);
+    if (!points(param, line.place.in(size_of(param)), address, Access::kIn, sure_of(param))) return;
     const auto extent = memory_.find(address);
-    if (!extent.has_value()) return;
     const std::uint64_t room = std::min((extent->end() - address) / kWord, kMostTableWords);
     const std::uint64_t count = std::min(count_of(line.count, room), room);
     std::vector<std::uint64_t> entries(count);
@@ -213,8 +251,10 @@ class Finder {
     }
     const std::uint64_t to = number_at(line.place, kWord);
     const std::uint64_t from = number_at(line.from, kWord);
-    if (!memory_.find(to).has_value()) return;
-    add(line.place.param, line.place.in(size_of(line.place.param)), to, Access::kOut);
+    const std::uint32_t param = line.place.param;
+    const std::uint32_t offset = line.place.in(size_of(param));
+    if (!points(param, offset, to, Access::kOut, sure_of(param))) return;
+    add(param, offset, to, Access::kOut);
     if (memory_.find(from).has_value()) out_.fills.push_back({to, from, number_at(line.step, kWord)});
   }
 
@@ -222,8 +262,9 @@ class Finder {
   void unnamed(std::uint32_t param) {
     const Rule* rule = roles_.rule;
     if (rule != nullptr && rule->other.has_value()) {
+      const Sure sure = roles_.name.types_known ? sure_of_word(param) : Sure::kMaybe;
       each_word(param, [&](std::uint32_t offset, std::uint64_t word) {
-        if (memory_.find(word).has_value()) add(param, offset, word, *rule->other);
+        if (points_in(param, offset, word, *rule->other, sure)) add(param, offset, word, *rule->other);
       });
       return;
     }
@@ -242,9 +283,12 @@ class Finder {
       case ParamType::kOther:
         return guess(param);
       case ParamType::kConstPointer:
+        if (!points(param, 0, word, Access::kIn, Sure::kMaybe)) return;
+        add(param, 0, word, Access::kIn);
+        return weaken(source);
       case ParamType::kPointer:
-        if (!memory_.find(word).has_value()) return;
-        add(param, 0, word, type == ParamType::kConstPointer ? Access::kIn : to_mutable);
+        if (!points(param, 0, word, to_mutable, named_mutable ? Sure::kPointer : Sure::kMaybe)) return;
+        add(param, 0, word, to_mutable);
         return weaken(source);
       case ParamType::kConstPointerTable:
       case ParamType::kPointerTable:
@@ -255,8 +299,8 @@ class Finder {
 
   /// The type says that there are pointers but not how many: those whose origin is known.
   void typed_table(std::uint32_t param, std::uint64_t address, Access access, Knowledge source) {
+    if (!points(param, 0, address, Access::kIn, Sure::kMaybe)) return;
     const auto extent = memory_.find(address);
-    if (!extent.has_value()) return;
     std::vector<PointerWord> words;
     memory_.pointer_words({address, extent->end()}, &words);
     std::vector<std::uint64_t> entries;
@@ -267,7 +311,7 @@ class Finder {
 
   void guess(std::uint32_t param) {
     each_word(param, [&](std::uint32_t offset, std::uint64_t word) {
-      if (!memory_.find(word).has_value()) return;
+      if (!points_in(param, offset, word, Access::kInOut, Sure::kMaybe)) return;
       add(param, offset, word, Access::kInOut);
       weaken(Knowledge::kUnknown);
     });
@@ -290,6 +334,23 @@ KernelRoles bind(const RoleFile& file, const std::string& mangled_name, std::vec
   if (roles.name.types.size() != roles.layout.size()) roles.name.types_known = false;
   roles.rule = file.find(roles.name.plain, roles.name.mangled, roles.layout);
   return roles;
+}
+
+std::string beyond_parameters(const KernelRoles& roles) {
+  const RoleLine* first = nullptr;
+  std::size_t further = 0;
+  if (roles.rule == nullptr) return "";
+  for (const RoleLine& line : roles.rule->lines) {
+    if (line.last_param() < roles.layout.size()) continue;
+    further += first != nullptr ? 1 : 0;
+    if (first == nullptr) first = &line;
+  }
+  if (first == nullptr) return "";
+  std::string text = std::to_string(first->line) + " names parameter " + std::to_string(first->last_param());
+  if (further != 0)
+    text += " (" + std::to_string(further) +
+            (further == 1 ? " more line of its rule does)" : " more lines of its rule do)");
+  return text;
 }
 
 References find_references(const KernelRoles& roles, const LaunchInput& launch, Memory& memory) {

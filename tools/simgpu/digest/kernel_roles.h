@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tools/simgpu/digest/kernel_name.h"
@@ -27,6 +28,10 @@ struct KernelRoles {
 
 /// Looks a kernel up. Costs a demangling and a search: keep the result.
 KernelRoles bind(const RoleFile& file, const std::string& mangled_name, std::vector<Slot> layout);
+
+/// Where the rule names a parameter that the kernel does not have, by the line of the file: "3 names
+/// parameter 2"; of several lines the first, and how many more. Empty if it names none.
+std::string beyond_parameters(const KernelRoles& roles);
 
 /// One launch of it.
 struct LaunchInput {
@@ -56,6 +61,7 @@ struct AddressFill {
 struct References {
   std::vector<Reference> list;
   std::vector<AddressFill> fills;
+  std::vector<StrayPointer> strays;
   std::vector<unsigned char> values;  ///< parameters that decide what is computed
   Knowledge knowledge = Knowledge::kKnown;
   bool faulted = false;  ///< a table could not be read

@@ -25,6 +25,21 @@ struct PointerWord {
       false;  ///< the memory that it pointed to then is still there, not only other memory in its place
 };
 
+/// A word of a launch's parameters that should point to memory, or may, and of which find() knows nothing.
+struct StrayPointer {
+  enum class Sure : std::uint8_t {
+    kMaybe,      ///< it is only inferred that this is a pointer, and what the kernel does with it
+    kStructure,  ///< the role file says that a structure holds a pointer here; another version of the
+                 ///< structure may hold something else
+    kPointer,    ///< the parameter is a pointer, and the role file says what the kernel does with it
+  };
+  std::uint64_t address = 0;  ///< not null, which is what empty memory has
+  Access access = Access::kNone;
+  std::uint32_t param = 0;
+  std::uint32_t offset = 0;
+  Sure sure = Sure::kMaybe;
+};
+
 /// Device memory as one launch sees it. Addresses are addresses of this process.
 class Memory {
  public:
@@ -44,6 +59,10 @@ class Memory {
   /// Runs `work`, which touches device memory. It neither allocates, locks nor throws. False if it was ended
   /// by an illegal access.
   virtual bool guarded(void (*work)(void*), void* argument) = 0;
+
+  /// Asked about each stray pointer of a launch that is about to run: true if it ends the launch, as a touch
+  /// of that memory would. Otherwise the pointer is left out.
+  virtual bool refuses(const StrayPointer& stray) = 0;
 };
 
 /// Copies from device memory; false if it cannot be read.

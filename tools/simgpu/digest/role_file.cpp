@@ -1,5 +1,6 @@
 #include "tools/simgpu/digest/role_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -26,6 +27,10 @@ const Rule* RoleFile::find(std::string_view plain_name, std::string_view mangled
     }
   }
   return nullptr;
+}
+
+std::uint32_t RoleLine::last_param() const {
+  return std::max({place.param, count.place.param, from.param, step.param});
 }
 
 ParsedRoles load_roles(const std::string& path) {

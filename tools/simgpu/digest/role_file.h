@@ -58,6 +58,10 @@ struct RoleLine {
   std::uint32_t bytes = 0;  ///< of a value; 0: the whole parameter
   Place from;
   Place step;
+  std::uint32_t line = 0;  ///< in its file, for messages
+
+  /// The largest number of a parameter that it names.
+  [[nodiscard]] std::uint32_t last_param() const;
 };
 
 /// What is known of the kernels whose names match a pattern.

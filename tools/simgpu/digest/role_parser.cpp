@@ -166,6 +166,11 @@ class Parser {
     return false;
   }
 
+  void keep(RoleLine line, Rule* rule) const {
+    line.line = number_;
+    rule->lines.push_back(std::move(line));
+  }
+
   void param_statement(const Words& words, Rule* rule) {
     if (words.size() < 3)
       return fail("'param' is written 'param N ROLE...' or 'param N@BYTE words COUNT ROLE'");
@@ -184,7 +189,7 @@ class Parser {
       line.count.number = 1;
     }
     for (; next < words.size(); ++next) line.roles.push_back(read_role(words[next]));
-    rule->lines.push_back(std::move(line));
+    keep(std::move(line), rule);
   }
 
   void lists_statement(const Words& words, Rule* rule) {
@@ -194,7 +199,7 @@ class Parser {
     line.place.param = read_number(words[1], kMaxParams, "a parameter's number");
     line.count.number = read_number(words[2], 5, "a depth");
     for (std::size_t i = 3; i < words.size(); ++i) line.roles.push_back(read_role(words[i]));
-    rule->lines.push_back(std::move(line));
+    keep(std::move(line), rule);
   }
 
   void table_statement(const Words& words, Rule* rule) {
@@ -204,7 +209,7 @@ class Parser {
     line.place = read_place(words[1]);
     line.count = read_count(words[2]);
     line.roles.push_back(read_role(words[3]));
-    rule->lines.push_back(std::move(line));
+    keep(std::move(line), rule);
   }
 
   void value_statement(const Words& words, Rule* rule) {
@@ -219,7 +224,7 @@ class Parser {
     bool whole = false;
     line.place = read_place(words[1], &whole);
     if (!whole && words.size() == 2) fail("'value N@BYTE' needs the number of bytes behind it");
-    rule->lines.push_back(std::move(line));
+    keep(std::move(line), rule);
   }
 
   void addresses_statement(const Words& words, Rule* rule) {
@@ -232,7 +237,7 @@ class Parser {
     line.from = read_place(words[3]);
     line.step = read_place(words[5]);
     line.roles.push_back(Access::kOut);
-    rule->lines.push_back(std::move(line));
+    keep(std::move(line), rule);
   }
 
   void when_statement(const Words& words, Rule* rule) {

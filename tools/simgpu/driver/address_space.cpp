@@ -340,6 +340,11 @@ TouchResult AddressSpace::mend(std::uint64_t address, bool write) const {
   return opened ? TouchResult::kReady : TouchResult::kNoMappings;
 }
 
+bool AddressSpace::may_hold(std::uint64_t address) {
+  return std::any_of(kWindows.begin(), kWindows.end(),
+                     [&](const Window& w) { return address >= w.begin && address < w.end; });
+}
+
 TouchResult AddressSpace::touch(std::uint64_t address, std::uint64_t bytes) const {
   const std::uint64_t end = address + bytes;
   for (std::uint64_t at = address; at < end; at = (at / kFrameBytes + 1) * kFrameBytes) {

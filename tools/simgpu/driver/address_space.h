@@ -66,6 +66,8 @@ class AddressSpace {
   /// True if the address is reserved. Safe in a signal handler of any thread, without the device lock; false
   /// where reservations change all the while.
   [[nodiscard]] bool owns(std::uint64_t address) const;
+  /// True if device memory can lie at this address at all. Other things can too.
+  [[nodiscard]] static bool may_hold(std::uint64_t address);
   /// Fills with the pattern what has been touched of memory that is mapped here.
   void poison(std::uint64_t address, std::uint64_t bytes) const;
 

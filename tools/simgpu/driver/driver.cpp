@@ -324,7 +324,7 @@ bool Driver::is_device_address(std::uint64_t address) const {
 }
 
 std::string Driver::describe(std::uint64_t address) const {
-  if (const PlainBlock* block = heap.block_at(address)) {
+  if (const PlainBlock* block = heap.block_at(address); block != nullptr && !block->freeing) {
     return format("inside the allocation 0x%" PRIx64 " of %" PRIu64 " bytes", block->base, block->size);
   }
   if (const Mapping* mapping = space.mapping_at(address); mapping != nullptr && !mapping->physical->plain) {
@@ -334,11 +334,15 @@ std::string Driver::describe(std::uint64_t address) const {
                   mapping->size,
                   mapping->strongest() == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? "access" : access);
   }
-  if (const FreedBlocks::Block* block = heap.freed().at(address)) {
-    return format("in the allocation 0x%" PRIx64 " of %" PRIu64 " bytes, which was freed", block->base,
-                  block->size);
+  const PlainBlock* leaving = heap.block_at(address);
+  const FreedBlocks::Block* freed = heap.freed().at(address);
+  if (leaving != nullptr || freed != nullptr) {
+    return format("in the allocation 0x%" PRIx64 " of %" PRIu64 " bytes, which was freed",
+                  leaving != nullptr ? leaving->base : freed->base,
+                  leaving != nullptr ? leaving->size : freed->size);
   }
-  if (const Reservation* r = space.reservation_at(address)) {
+  const Reservation* r = space.reservation_at(address);
+  if (r != nullptr && !r->plain) {
     return format("in the reservation 0x%" PRIx64 " of %" PRIu64 " bytes, where nothing is mapped now",
                   r->base, r->size);
   }
@@ -348,6 +352,7 @@ std::string Driver::describe(std::uint64_t address) const {
                     address - block->base - block->size, block->base, block->size);
     }
   }
+  if (r != nullptr) return "in memory of the device that no allocation has";
   return host.range_at(address) != nullptr ? "in pinned host memory" : "not memory of the device";
 }
 

@@ -21,8 +21,14 @@ constexpr std::uint64_t kNearby = std::uint64_t{64} << 30;  ///< how far a param
 
 thread_local bool t_in_host_function = false;
 
-/// The parameter whose value is the nearest pointer at or below the address: " parameter 2 (0x… + 64)".
-std::string matching_parameter(const Launch& launch, std::uint64_t address) {
+/// The parameter whose value is the nearest pointer at or below the address: ", parameter 2 (0x… + 64)"; or
+/// the one that is known to hold it.
+std::string matching_parameter(const Launch& launch, const Fault& fault) {
+  const std::uint64_t address = fault.address;
+  if (fault.param >= 0) {
+    const std::string place = fault.offset == 0 ? "" : " at byte " + std::to_string(fault.offset);
+    return ", parameter " + std::to_string(fault.param) + place + " (" + hex(address) + " + 0)";
+  }
   const std::vector<SimgpuParam>& params = launch.kernel->params;
   std::uint64_t best = 0;
   std::size_t index = 0;
@@ -129,7 +135,7 @@ bool run_launch(const Stream& stream, const Launch& launch, std::uint64_t call) 
   if (!ok) {
     std::string text = fault_text("kernel '" + readable_name(launch.kernel->name) + "'", fault);
     const bool illegal = fault.why == nullptr && !refused(fault.touch);
-    if (illegal && fault.address_known) text += matching_parameter(launch, fault.address);
+    if (illegal && fault.address_known) text += matching_parameter(launch, fault);
     fail(stream, text, fault.why == nullptr ? code_of(fault.touch) : CUDA_ERROR_LAUNCH_FAILED);
   }
   return ok;

@@ -16,6 +16,8 @@ struct Fault {
   std::uint64_t bytes = 0;    ///< length of the declared range
   /// kNoMappings or kNoMemory where the touch was legal and the system could not let it happen.
   TouchResult touch = TouchResult::kIllegal;
+  int param = -1;            ///< of a launch: which parameter holds the address; -1: the nearest one
+  std::uint32_t offset = 0;  ///< at which byte of it
 };
 
 /// Runs work(argument); a touch of memory that is not there ends it and makes this return false with *fault

@@ -61,6 +61,17 @@ void ProgramMemory::forget_dead(digest::ExtentMap* map) {
   dead_allowed_ = std::max(kManyDead, 2 * map->dead());
 }
 
+bool ProgramMemory::may_be_live(std::uint64_t address, std::uint64_t call) const {
+  if (behind_library_ && !runtime_spoke_) return true;
+  // The library in front may not have taken away what the program gave back, and what came by calls of the
+  // driver the runtime has not spoken of: it must be gone for both.
+  for (const digest::ExtentMap* map : {&by_driver_, &by_runtime_}) {
+    if (map->find(address, call).has_value()) return true;
+    if (map->find(address, digest::ExtentMap::kNever).has_value()) return true;
+  }
+  return false;
+}
+
 void ProgramMemory::runtime_allocated(std::uint64_t base, std::uint64_t bytes) {
   runtime_spoke_ = true;
   by_runtime_.add(base, bytes, 0, scheduler_.new_call());

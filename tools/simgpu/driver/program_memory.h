@@ -39,6 +39,10 @@ class ProgramMemory {
   /// True if a copy between these addresses (a memset: from 0), called now by this thread, is the program's.
   [[nodiscard]] bool claims_write(std::uint64_t to, std::uint64_t from) const;
 
+  /// True if the address lies in memory that is alive for a call or by now, the program's or any other; and
+  /// where that cannot be told.
+  [[nodiscard]] bool may_be_live(std::uint64_t address, std::uint64_t call) const;
+
   /// True if a library stands in front of this driver.
   [[nodiscard]] static bool library_in_front();
 

@@ -95,6 +95,11 @@ std::string hex(std::uint64_t address) {
   return text;
 }
 
+void report_warning(const std::string& text) {
+  ReportPage& p = page();
+  keep_text(p.warnings, p.warnings_total, "", text);
+}
+
 void report_race(const std::string& text) {
   ReportPage& p = page();
   keep_text(p.races, p.races_listed, "", text);

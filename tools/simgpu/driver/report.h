@@ -31,6 +31,9 @@ void report_error(const std::string& text);
 /// Records a race and prints it as one line "simgpu: …" on stderr. The same limit.
 void report_race(const std::string& text);
 
+/// Records something that is likely wrong and changes nothing, and prints it in the same way.
+void report_warning(const std::string& text);
+
 /// An address as messages show it.
 std::string hex(std::uint64_t address);
 

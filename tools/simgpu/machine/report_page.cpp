@@ -69,10 +69,12 @@ void add_report(ReportPage* into, const ReportPage& from) {
   add(into->digests_inferred, from.digests_inferred);
   add(into->digests_unknown, from.digests_unknown);
   add(into->digest_pointers, from.digest_pointers);
+  add(into->stray_pointers, from.stray_pointers);
   add(into->races_total, from.races_total);
   add(into->possible_races_total, from.possible_races_total);
   add_texts(into->races, &into->races_listed, from.races, from.races_listed);
   into->virtual_ns.store(std::max(into->virtual_ns.load(), from.virtual_ns.load()));
+  add_texts(into->warnings, &into->warnings_total, from.warnings, from.warnings_total);
   add_texts(into->errors, &into->errors_total, from.errors, from.errors_total);
 }
 

@@ -57,6 +57,9 @@ struct ReportPage {
   NameList digests_inferred;                  ///< with roles from the types of their parameters
   NameList digests_unknown;  ///< of which nothing was known: all that they point to was read and written
   std::atomic<std::uint64_t> digest_pointers;  ///< words in memory that counted as what they point to
+  /// Parameters of digests that point into memory that was freed, where it is only likely that they are
+  /// pointers that the kernel uses.
+  std::atomic<std::uint64_t> stray_pointers;
   /// Pairs of operations that touch the same bytes, one of them writing, with nothing that orders them; and
   /// those of which it is only likely, because what they touch was inferred.
   std::atomic<std::uint64_t> races_total;
@@ -66,6 +69,9 @@ struct ReportPage {
   /// By device and timing::Engine: how long they were at work for the process, in virtual time.
   std::atomic<std::uint64_t> busy_ns[timing::kDevices][timing::kEngines];
   std::atomic<std::uint64_t> virtual_ns;  ///< the host's virtual time after its latest call
+
+  std::atomic<std::uint64_t> warnings_total;  ///< different ones; the first kMaxErrors have a text
+  ErrorText warnings[kMaxErrors];
 
   std::atomic<std::uint64_t> errors_total;  ///< errors that were reported; the first kMaxErrors have a text
   ErrorText errors[kMaxErrors];
