@@ -99,6 +99,11 @@ TEST_CASE("command: wrong words are refused with one line, a hint and 125") {
   refused({"--faults", "/", "--", "true"}, "--faults /: cannot be read; is it the file you meant?");
   refused({"--sumary", "--", "true"},
           "unknown option --sumary (did you mean '--summary'?); simgpu --help lists what there is");
+  for (const char* bad : {"0", "256", "-1", "x", "1x"}) {
+    refused({"--error-exitcode", bad, "--", "true"},
+            std::string("--error-exitcode ") + bad + ": want a number from 1 to 255");
+  }
+  refused({"--error-exitcode=", "--", "true"}, "--error-exitcode '': want a number from 1 to 255");
   refused(std::vector<std::string>(17, "--device=t4"),
           "--device is given 17 times; a machine has at most 16 devices");
   refused({"true"}, "'true' is not an option; put -- before the command, as in 'simgpu [options] -- true'");

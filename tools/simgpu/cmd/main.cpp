@@ -90,6 +90,18 @@ bool has_static_runtime(const simgpu::Machine& machine, pid_t pid) {
                      });
 }
 
+/// A command that ended well, with findings in the report, ends with this code.
+void judge(int exitcode, const simgpu::Machine& machine, Ending* ending) {
+  if (ending->signal != 0 || ending->exit_code != 0) return;
+  const std::string found = findings(machine);
+  if (found.empty()) return;
+  std::fprintf(
+      stderr,
+      "simgpu: the command ended with 0, but the report counts %s: ending with %d (--error-exitcode)\n",
+      found.c_str(), exitcode);
+  ending->exit_code = exitcode;
+}
+
 Ending run(const Options& options) {
   const std::unique_ptr<simgpu::MachineFile> machine =
       simgpu::MachineFile::create(*machine_config(options, (prefix() / "share/tidepool").string()));
@@ -97,10 +109,11 @@ Ending run(const Options& options) {
     throw std::runtime_error(std::string("cannot make a machine: ") + std::strerror(errno));
   begin_files(options, (*machine)->config);
   Ending ending = run_command(options.command, variables(*machine));
-  if (options.summary) std::fputs(report_text(**machine).c_str(), stderr);
+  std::fputs((options.summary ? report_text(**machine) : digest_note(**machine)).c_str(), stderr);
   end_files(options, **machine, ending);
   if (ending.signal == 0 && ending.exit_code == 0 && has_static_runtime(**machine, ending.pid))
     ending.exit_code = kOwnFailure;
+  if (options.error_exitcode != 0) judge(options.error_exitcode, **machine, &ending);
   return ending;
 }
 

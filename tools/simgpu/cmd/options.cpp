@@ -11,9 +11,10 @@
 namespace simgpu::cmd {
 namespace {
 
-const std::vector<std::string> kOptionNames = {
-    "--device", "--memory", "--seed",   "--schedule", "--clock",   "--host-time", "--processes", "--digest",
-    "--roles",  "--faults", "--report", "--trace",    "--summary", "--help",      "--version"};
+const std::vector<std::string> kOptionNames = {"--device",  "--memory",    "--seed",      "--schedule",
+                                               "--clock",   "--host-time", "--processes", "--digest",
+                                               "--roles",   "--faults",    "--report",    "--trace",
+                                               "--summary", "--help",      "--version",   "--error-exitcode"};
 
 /// An option with its value, as a message shows it.
 std::string shown(const std::string& name, const std::string& value) {
@@ -34,6 +35,15 @@ std::uint32_t parse_processes(const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size() || value == 0 || value > kMost)
     throw UsageError(shown("--processes", text) + ": want a number from 1 to 64");
+  return value;
+}
+
+int parse_exitcode(const std::string& text) {
+  constexpr int kMost = 255;
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < 1 || value > kMost)
+    throw UsageError(shown("--error-exitcode", text) + ": want a number from 1 to 255");
   return value;
 }
 
@@ -90,6 +100,8 @@ void set(Options* o, const std::string& name, const std::string& value) {
     o->roles = file(name, value);
   } else if (name == "--faults") {
     o->faults = file(name, value);
+  } else if (name == "--error-exitcode") {
+    o->error_exitcode = parse_exitcode(value);
   } else if (value == "-") {
     o->summary = true;
   } else {
@@ -199,10 +211,13 @@ const char* help_text() {
          "  --report FILE        writes what the devices did as JSON; - is --summary\n"
          "  --trace FILE         writes when each engine worked, for Perfetto or chrome://tracing\n"
          "  --summary            prints what the devices did on stderr\n"
+         "  --error-exitcode N   ends with N (1 to 255) where the command ended with 0 and the report\n"
+         "                       counts races, other than possible ones, or errors\n"
          "  --help, --version\n"
          "\n"
-         "The exit status is the command's. 125: simgpu itself failed, 126: the command cannot be\n"
-         "run, 127: it was not found. A command that a signal ended ends simgpu by that signal.\n";
+         "The exit status is the command's, unless --error-exitcode says otherwise. 125: simgpu itself\n"
+         "failed, 126: the command cannot be run, 127: it was not found. A command that a signal ended\n"
+         "ends simgpu by that signal.\n";
 }
 
 }  // namespace simgpu::cmd

@@ -29,9 +29,10 @@ struct Options {
   std::string faults;           ///< file of the fault plan; empty: none
   std::string clock = "virtual";
   std::string host_time = "fixed";
-  std::string trace;     ///< file of the trace of the engines; empty: none
-  std::string report;    ///< file of the JSON report; empty: none
-  bool summary = false;  ///< a readable report on stderr
+  std::string trace;       ///< file of the trace of the engines; empty: none
+  std::string report;      ///< file of the JSON report; empty: none
+  int error_exitcode = 0;  ///< how to end where the command ended well and the report has findings; 0: well
+  bool summary = false;    ///< a readable report on stderr
   std::vector<std::string> command;
 };
 

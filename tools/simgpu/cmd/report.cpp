@@ -40,6 +40,15 @@ std::map<std::string, std::uint64_t> names_of(const ReportPage::NameList& list) 
   return rows;
 }
 
+std::map<std::string, std::uint64_t> digests_run(const ReportPage& page) {
+  std::map<std::string, std::uint64_t> rows;
+  for (const ReportPage::NameList* list :
+       {&page.digests_known, &page.digests_inferred, &page.digests_unknown}) {
+    for (const auto& [name, count] : names_of(*list)) rows[name] += count;
+  }
+  return rows;
+}
+
 std::uint64_t digests_not_listed(const ReportPage& page) {
   return page.digests_known.other + page.digests_inferred.other + page.digests_unknown.other;
 }

@@ -25,6 +25,7 @@ void put_digests(JsonWriter* out, const ReportPage& page) {
   put_names(out, "roles_unknown", names_of(page.digests_unknown));
   out->number("not_listed", digests_not_listed(page));
   out->number("pointers_in_memory", page.digest_pointers);
+  out->number("possible_illegal_addresses", page.stray_pointers);
   out->end();
 }
 
@@ -60,6 +61,12 @@ void put_page(JsonWriter* out, const ReportPage& page) {
   }
   out->end().end();
   out->number("virtual_ns", page.virtual_ns);
+  out->number("warnings_total", page.warnings_total);
+  out->array("warnings");
+  for (std::size_t i = 0; i < std::min<std::size_t>(page.warnings_total, ReportPage::kMaxErrors); ++i) {
+    out->item(static_cast<const char*>(page.warnings[i].text));
+  }
+  out->end();
   out->number("errors_total", page.errors_total);
   out->array("errors");
   for (std::size_t i = 0; i < error_texts(page); ++i) {

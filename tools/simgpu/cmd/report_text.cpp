@@ -64,6 +64,11 @@ std::string seconds(std::uint64_t nanos) {
   return text;
 }
 
+/// "1 race", "2 races".
+std::string counted(std::uint64_t n, const char* one, const char* many) {
+  return std::to_string(n) + " " + (n == 1 ? one : many);
+}
+
 /// Virtual time: the longest of the processes, and how long the engines of each device worked in it.
 std::string time_text(const Machine& machine, const ReportPage& page) {
   std::string out = seconds(page.virtual_ns.load());
@@ -77,13 +82,13 @@ std::string time_text(const Machine& machine, const ReportPage& page) {
 
 /// Kernels without CPU body: what such a program computes are digests, and it should be said.
 std::string digest_lines(const ReportPage& page) {
-  const auto known = names_of(page.digests_known);
-  const auto inferred = names_of(page.digests_inferred);
-  const auto unknown = names_of(page.digests_unknown);
-  const std::uint64_t all = total(known) + total(inferred) + total(unknown) + digests_not_listed(page);
+  const auto kernels = digests_run(page);
+  const std::uint64_t all = total(kernels) + digests_not_listed(page);
   if (all == 0) return "";
   std::string out =
-      line("digests", std::to_string(all) + " of the kernels have no CPU body: their results are digests");
+      line("digests", counted(all, "launch", "launches") +
+                          " of kernels that have no CPU body: their results are digests: " + most(kernels));
+  const auto unknown = names_of(page.digests_unknown);
   if (!unknown.empty()) out += line("unknown roles", most(unknown));
   return out;
 }
@@ -123,9 +128,36 @@ std::string report_text(const Machine& machine) {
   if (!unknown.empty()) out += line("unknown names", most(unknown));
   if (page.faults.load() != 0)
     out += line("faults", std::to_string(page.faults.load()) + " put in by the plan");
+  if (page.warnings_total.load() != 0) {
+    out += line("warnings",
+                std::to_string(page.warnings_total.load()) + "; the first: " + page.warnings[0].text);
+  }
   if (page.errors_total.load() != 0) {
     out += line("errors", std::to_string(page.errors_total.load()) + "; the first: " + page.errors[0].text);
   }
+  return out;
+}
+
+std::string digest_note(const Machine& machine) {
+  const std::unique_ptr<ReportPage> sum = all_processes(machine);
+  const std::size_t kernels = digests_run(*sum).size();
+  if (kernels == 0) return "";
+  const bool one = kernels == 1;
+  const std::string lists = std::string(kernels > kShownNames ? "--report FILE" : "--summary") + " lists ";
+  return std::string("simgpu: ") + (digests_not_listed(*sum) != 0 ? "at least " : "") +
+         counted(kernels, "kernel has", "kernels have") + " no CPU body and ran as " +
+         (one ? "a digest: its" : "digests: their") + " numbers mean nothing (" + lists +
+         (one ? "it)\n" : "them)\n");
+}
+
+std::string findings(const Machine& machine) {
+  const std::unique_ptr<ReportPage> sum = all_processes(machine);
+  const std::uint64_t races = sum->races_total;
+  const std::uint64_t errors = sum->errors_total;
+  std::string out;
+  if (races != 0) out += counted(races, "race", "races");
+  if (races != 0 && errors != 0) out += " and ";
+  if (errors != 0) out += counted(errors, "error", "errors");
   return out;
 }
 
