@@ -48,6 +48,9 @@
 ///   also what finds races between launches, and what says how long the launch takes; for both they are asked
 ///   for when the launch is called, before earlier work has run. So they may depend on parameters and on the
 ///   block, not on what is in memory.
+/// - simgpu believes the declarations. A body that touches memory without declaring it computes all the same,
+///   and nothing says so: races with that memory are not found, and what a forgotten c.writes leaves out
+///   counts as never written where a digest reads it. Read the declarations again when the body changes.
 /// - `c.work(n)` says that the block computes n floating-point operations, for the time that the launch
 /// takes.
 /// - No warp intrinsics, no inline PTX, no floating-point atomics (their order is not fixed), no early return
