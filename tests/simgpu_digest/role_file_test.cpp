@@ -122,7 +122,7 @@ TEST_CASE("role file: statements about parameters that a kernel does not have ar
     REQUIRE(parsed.error.empty());
     std::vector<Slot> layout;
     for (std::uint32_t i = 0; i < params; ++i) layout.push_back({8 * i, 8});
-    return beyond_parameters(bind(parsed.file, "k", std::move(layout)));
+    return beyond_parameters(simgpu::digest::bind(parsed.file, "k", std::move(layout)));
   };
   CHECK(beyond("kernel k\n param 0 in\n param 1 out\n", 2).empty());
   CHECK(beyond("kernel other\n param 9 in\n", 2).empty());
