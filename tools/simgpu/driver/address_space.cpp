@@ -1,12 +1,12 @@
 #include "tools/simgpu/driver/address_space.h"
 
-#include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -107,20 +107,6 @@ class Run {
   int allowed_ = PROT_NONE;
 };
 
-/// Reservations change while it lives.
-class Changing {
- public:
-  explicit Changing(std::atomic_flag& flag) : flag_(flag) {
-    while (flag_.test_and_set(std::memory_order_acquire)) ::sched_yield();
-  }
-  ~Changing() { flag_.clear(std::memory_order_release); }
-  Changing(const Changing&) = delete;
-  Changing& operator=(const Changing&) = delete;
-
- private:
-  std::atomic_flag& flag_;
-};
-
 template <class Map>
 const typename Map::mapped_type* range_at(const Map& map, std::uint64_t address) {
   const auto it = map.upper_bound(address);
@@ -198,7 +184,7 @@ CUresult AddressSpace::reserve(std::uint64_t size, std::uint64_t alignment, std:
   }
   taken_.add(base, base + extent + kFrameBytes);
   {
-    const Changing changing(reservations_change_);
+    const std::scoped_lock changing(reservations_change_);
     reservations_.emplace(base, Reservation{base, size, extent, plain});
   }
   *out = base;
@@ -221,7 +207,7 @@ CUresult AddressSpace::free_reservation(std::uint64_t base, std::uint64_t size, 
   }
   holes_.remove(base, end);
   {
-    const Changing changing(reservations_change_);
+    const std::scoped_lock changing(reservations_change_);
     reservations_.erase(it);
   }
   taken_.remove(base, base + extent + kFrameBytes);
@@ -356,17 +342,9 @@ TouchResult AddressSpace::touch(std::uint64_t address, std::uint64_t bytes) cons
 }
 
 bool AddressSpace::owns(std::uint64_t address) const {
-  constexpr int kPatience = 1000;
-  for (int i = 0; i < kPatience; ++i) {
-    if (reservations_change_.test_and_set(std::memory_order_acquire)) {
-      ::sched_yield();
-      continue;
-    }
-    const bool found = reservation_at(address) != nullptr;
-    reservations_change_.clear(std::memory_order_release);
-    return found;
-  }
-  return false;
+  bool found = false;
+  reservations_change_.try_with([&] { found = reservation_at(address) != nullptr; });
+  return found;
 }
 
 void AddressSpace::poison(std::uint64_t address, std::uint64_t bytes) const {

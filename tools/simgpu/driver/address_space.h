@@ -1,12 +1,12 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <string>
 
 #include "tools/simgpu/driver/cuda_api.h"
+#include "tools/simgpu/driver/handler_lock.h"
 #include "tools/simgpu/driver/physical.h"
 #include "tools/simgpu/driver/touch.h"
 
@@ -96,7 +96,7 @@ class AddressSpace {
   Intervals taken_;  ///< reserved extents, plus a gap of one frame after each
   /// Reserved addresses that the system has given up: other memory of the process may be there.
   Intervals holes_;
-  mutable std::atomic_flag reservations_change_;
+  mutable HandlerLock reservations_change_;
   std::uint64_t maps_counted_ = 0;
   std::uint64_t most_maps_ = 0;
   std::uint64_t mappings_when_counted_ = 0;
