@@ -153,6 +153,21 @@ TEST_CASE("host limits: reserving beyond the process' addresses is out of memory
   });
 }
 
+TEST_CASE("host limits: a limit that a reservation does not come near is not blamed") {
+  on_device({}, [] {
+    rlimit before{};
+    EXPECT(getrlimit(RLIMIT_AS, &before) == 0);
+    constexpr std::uint64_t kTiB = std::uint64_t{1} << 40;
+    const rlimit plenty{64 * kTiB, before.rlim_max};
+    EXPECT(setrlimit(RLIMIT_AS, &plenty) == 0);
+    CUdeviceptr base = 0;
+    const std::string text = said(
+        [&] { EXPECT_RESULT(cuMemAddressReserve(&base, 40 * kTiB, 0, 0, 0), CUDA_ERROR_OUT_OF_MEMORY); });
+    EXPECT(text.empty());
+    return 0;
+  });
+}
+
 TEST_CASE("host limits: work on new memory for which there is no mapping says so, with another code") {
   if (too_many()) return;
   const std::function<CUresult(CUdeviceptr)> works[] = {

@@ -56,6 +56,7 @@ void report_no_mapping(const std::string& effect) {
 void report_if_limited(std::uint64_t bytes) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  if (process_address_bytes() + bytes <= limit.rlim_cur) return;
   report_error("there are no " + std::to_string(bytes) +
                " bytes of addresses for device memory: this process may have " +
                std::to_string(limit.rlim_cur) +

@@ -1,6 +1,7 @@
 #include "tools/simgpu/driver/process_maps.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdio>
@@ -24,6 +25,12 @@ std::uint64_t most_process_maps() {
   std::uint64_t limit = 65'530;  // Linux' own
   std::ifstream("/proc/sys/vm/max_map_count") >> limit;
   return limit - limit / 12;
+}
+
+std::uint64_t process_address_bytes() {
+  std::uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
 bool is_mapped(std::uint64_t base, std::uint64_t bytes) {
