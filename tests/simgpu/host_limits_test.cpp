@@ -4,49 +4,21 @@
 
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <catch2/catch.hpp>
-#include <cerrno>
 #include <fstream>
 #include <functional>
 #include <string>
 
 #include "simgpu/kernel.h"
 #include "tests/simgpu/device_tools.h"
+#include "tests/simgpu/refusing_system.h"
 
 namespace {
 
 using namespace simgpu_test;
-
-/// What mmap() over mapped addresses does in this process.
-enum class Mmap {
-  kWorks,
-  kLoses,       ///< unmaps them and fails
-  kLosesAlways  ///< the same, and nothing else is mapped at addresses that are asked for
-};
-Mmap g_mmap = Mmap::kWorks;
-
-void* system_mmap(void* at, std::size_t bytes, int access, int flags, int file, long offset) {
-  return reinterpret_cast<void*>(syscall(SYS_mmap, at, bytes, access, flags, file, offset));
-}
-
-}  // namespace
-
-/// The driver's library calls this one.
-extern "C" __attribute__((visibility("default"))) void* mmap(void* at, std::size_t bytes, int access,
-                                                             int flags, int file, long offset) noexcept {
-  const bool over = (flags & MAP_FIXED) != 0;
-  const bool refused = (over && g_mmap != Mmap::kWorks) ||
-                       ((flags & MAP_FIXED_NOREPLACE) != 0 && g_mmap == Mmap::kLosesAlways);
-  if (!refused) return system_mmap(at, bytes, access, flags, file, offset);
-  if (over) munmap(at, bytes);
-  errno = ENOMEM;
-  return MAP_FAILED;
-}
-
-namespace {
 
 struct AddOne {
   template <class C>
@@ -74,40 +46,6 @@ CUdeviceptr three_frames(CUmemAccess_flags access) {
   }
   OK(set_access(base, 3 * kFrame, access));
   return base;
-}
-
-constexpr std::uint64_t kPage = 4096;
-
-/// How many mappings a process may have.
-std::uint64_t limit() {
-  std::uint64_t most = 0;
-  std::ifstream("/proc/sys/vm/max_map_count") >> most;
-  return most;
-}
-
-/// Takes all mappings that the system has for this process.
-class AllMappings {
- public:
-  AllMappings() : bytes_(2 * limit() * kPage) {
-    base_ = static_cast<char*>(system_mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    EXPECT(base_ != MAP_FAILED);
-    std::uint64_t at = kPage;
-    while (mprotect(base_ + at, kPage, PROT_READ) == 0) at += 2 * kPage;
-    // The last one may have needed two more where one was left.
-    static_cast<void>(mprotect(base_, kPage, PROT_READ | PROT_WRITE));
-  }
-  ~AllMappings() { munmap(base_, bytes_); }
-  AllMappings(const AllMappings&) = delete;
-  AllMappings& operator=(const AllMappings&) = delete;
-
- private:
-  std::uint64_t bytes_;
-  char* base_;
-};
-
-/// Where a process may have so many mappings that taking them all takes long, there is nothing to see.
-bool too_many() {
-  return limit() > 300'000;
 }
 
 /// What is written on stderr meanwhile.
@@ -169,106 +107,158 @@ TEST_CASE("host limits: a limit that a reservation does not come near is not bla
 }
 
 TEST_CASE("host limits: work on new memory for which there is no mapping says so, with another code") {
-  if (too_many()) return;
-  const std::function<CUresult(CUdeviceptr)> works[] = {
-      add_one,
-      [](CUdeviceptr at) {
-        const CUresult set = cuMemsetD8(at, 1, 64);
-        return set == CUDA_SUCCESS ? cuCtxSynchronize() : set;
-      },
-      [](CUdeviceptr at) {
-        int value = 0;
-        return cuMemcpyDtoH(&value, at, sizeof value);
-      },
-      [](CUdeviceptr at) {
-        const CUresult write = cuStreamWriteValue32(nullptr, at, 1, 0);
-        return write == CUDA_SUCCESS ? cuCtxSynchronize() : write;
-      },
-  };
-  for (const auto& work : works) {
-    on_device({}, [&] {
-      CUdeviceptr block = 0;
-      OK(cuMemAlloc(&block, 5 * kFrame));
-      OK(add_one(block));
-      const std::string text = said([&] {
-        const AllMappings all;
-        EXPECT_RESULT(work(block + 2 * kFrame), CUDA_ERROR_OPERATING_SYSTEM);
+  each_shortage([](Shortage shortage) {
+    const std::function<CUresult(CUdeviceptr)> works[] = {
+        add_one,
+        [](CUdeviceptr at) {
+          const CUresult set = cuMemsetD8(at, 1, 64);
+          return set == CUDA_SUCCESS ? cuCtxSynchronize() : set;
+        },
+        [](CUdeviceptr at) {
+          int value = 0;
+          return cuMemcpyDtoH(&value, at, sizeof value);
+        },
+        [](CUdeviceptr at) {
+          const CUresult write = cuStreamWriteValue32(nullptr, at, 1, 0);
+          return write == CUDA_SUCCESS ? cuCtxSynchronize() : write;
+        },
+    };
+    for (const auto& work : works) {
+      on_device({}, [&] {
+        CUdeviceptr block = 0;
+        OK(cuMemAlloc(&block, 5 * kFrame));
+        OK(add_one(block));
+        const std::string text = said([&] {
+          const NoMappings none(shortage);
+          EXPECT_RESULT(work(block + 2 * kFrame), CUDA_ERROR_OPERATING_SYSTEM);
+        });
+        EXPECT(text.starts_with(kRefused));
+        EXPECT(contains(text, "inside the allocation"));
+        EXPECT(contains(text, "its context is lost"));
+        EXPECT(text.ends_with(kRemedy));
+        EXPECT_RESULT(cuCtxSynchronize(), CUDA_ERROR_OPERATING_SYSTEM);
+        OK(cuDevicePrimaryCtxReset(0));
+        OK(cuMemAlloc(&block, 5 * kFrame));
+        OK(work(block + 2 * kFrame));
+        return 0;
       });
-      EXPECT(text.starts_with(kRefused));
-      EXPECT(contains(text, "inside the allocation"));
-      EXPECT(contains(text, "its context is lost"));
-      EXPECT(text.ends_with(kRemedy));
-      EXPECT_RESULT(cuCtxSynchronize(), CUDA_ERROR_OPERATING_SYSTEM);
-      OK(cuDevicePrimaryCtxReset(0));
-      OK(cuMemAlloc(&block, 5 * kFrame));
-      OK(work(block + 2 * kFrame));
-      return 0;
-    });
-  }
+    }
+  });
 }
 
 TEST_CASE("host limits: a mapping that the system refuses leaves the addresses reserved") {
-  if (too_many()) return;
-  on_device({}, [] {
-    const CUdeviceptr base = reserve(3 * kFrame);
-    const CUmemGenericAllocationHandle handle = create(kFrame);
-    const std::string text = said([&] {
-      const AllMappings all;
-      EXPECT_RESULT(cuMemMap(base + kFrame, kFrame, 0, handle, 0), CUDA_ERROR_OUT_OF_MEMORY);
+  each_shortage([](Shortage shortage) {
+    on_device({}, [&] {
+      const CUdeviceptr base = reserve(3 * kFrame);
+      const CUmemGenericAllocationHandle handle = create(kFrame);
+      const std::string text = said([&] {
+        const NoMappings none(shortage);
+        EXPECT_RESULT(cuMemMap(base + kFrame, kFrame, 0, handle, 0), CUDA_ERROR_OUT_OF_MEMORY);
+      });
+      EXPECT(text == kRefused + "device memory was not mapped" + kRemedy);
+      OK(cuMemMap(base + kFrame, kFrame, 0, handle, 0));
+      OK(set_access(base + kFrame, kFrame, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+      OK(add_one(base + kFrame));
+      return 0;
     });
-    EXPECT(text == kRefused + "device memory was not mapped" + kRemedy);
-    OK(cuMemMap(base + kFrame, kFrame, 0, handle, 0));
-    OK(set_access(base + kFrame, kFrame, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
-    OK(add_one(base + kFrame));
-    return 0;
   });
 }
 
 TEST_CASE("host limits: access that the system refuses to change is what it was") {
-  if (too_many()) return;
-  on_device({}, [] {
-    const CUdeviceptr base = three_frames(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-    for (int i = 0; i < 3; ++i) OK(cuMemsetD32(base + static_cast<CUdeviceptr>(i) * kFrame, 7, 1));
-    OK(cuCtxSynchronize());
-    const CUdeviceptr middle = base + kFrame;
-    const std::string text = said([&] {
-      const AllMappings all;
-      EXPECT_RESULT(set_access(middle, kFrame, CU_MEM_ACCESS_FLAGS_PROT_READ), CUDA_ERROR_OUT_OF_MEMORY);
+  each_shortage([](Shortage shortage) {
+    on_device({}, [&] {
+      const CUdeviceptr base = three_frames(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+      for (int i = 0; i < 3; ++i) OK(cuMemsetD32(base + static_cast<CUdeviceptr>(i) * kFrame, 7, 1));
+      OK(cuCtxSynchronize());
+      const CUdeviceptr middle = base + kFrame;
+      const std::string text = said([&] {
+        const NoMappings none(shortage);
+        EXPECT_RESULT(set_access(middle, kFrame, CU_MEM_ACCESS_FLAGS_PROT_READ), CUDA_ERROR_OUT_OF_MEMORY);
+      });
+      EXPECT(text == kRefused + "the access to device memory was not changed" + kRemedy);
+      unsigned long long access = 0;
+      CUmemLocation device{};
+      device.type = CU_MEM_LOCATION_TYPE_DEVICE;
+      OK(cuMemGetAccess(&access, &device, middle));
+      EXPECT(access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+      OK(add_one(middle));
+      EXPECT(int_at(middle) == 8);
+      OK(set_access(middle, kFrame, CU_MEM_ACCESS_FLAGS_PROT_READ));
+      EXPECT(int_at(middle) == 8);
+      EXPECT_RESULT(add_one(middle), CUDA_ERROR_ILLEGAL_ADDRESS);
+      return 0;
     });
-    EXPECT(text == kRefused + "the access to device memory was not changed" + kRemedy);
-    unsigned long long access = 0;
-    CUmemLocation device{};
-    device.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    OK(cuMemGetAccess(&access, &device, middle));
-    EXPECT(access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-    OK(add_one(middle));
-    EXPECT(int_at(middle) == 8);
-    OK(set_access(middle, kFrame, CU_MEM_ACCESS_FLAGS_PROT_READ));
-    EXPECT(int_at(middle) == 8);
-    EXPECT_RESULT(add_one(middle), CUDA_ERROR_ILLEGAL_ADDRESS);
+  });
+}
+
+/// Five frames of three neighbours with so many each, all in use but for one that was never touched.
+CUdeviceptr five_frames(const std::array<std::size_t, 3>& parts, int untouched) {
+  const CUdeviceptr base = reserve(5 * kFrame);
+  CUdeviceptr at = base;
+  for (const std::size_t frames : parts) {
+    const CUmemGenericAllocationHandle handle = create(frames * kFrame);
+    OK(cuMemMap(at, frames * kFrame, 0, handle, 0));
+    at += frames * kFrame;
+  }
+  OK(set_access(base, 5 * kFrame, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+  for (int i = 0; i < 5; ++i) {
+    if (i != untouched) OK(cuMemsetD32(base + static_cast<CUdeviceptr>(i) * kFrame, 7, 1));
+  }
+  OK(add_one(base));
+  return base;
+}
+
+TEST_CASE("host limits: memory whose access could not be changed is usable while the shortage lasts") {
+  each_shortage([](Shortage shortage) {
+    on_device({}, [&] {
+      const CUdeviceptr base = five_frames({3, 1, 1}, 1);
+      const std::string text = said([&] {
+        const NoMappings none(shortage);
+        EXPECT_RESULT(set_access(base, 4 * kFrame, CU_MEM_ACCESS_FLAGS_PROT_READ), CUDA_ERROR_OUT_OF_MEMORY);
+        for (const int i : {0, 2, 3, 4}) OK(add_one(base + static_cast<CUdeviceptr>(i) * kFrame));
+      });
+      EXPECT(text == kRefused + "the access to device memory was not changed" + kRemedy);
+      EXPECT(int_at(base) == 9);
+      OK(add_one(base + kFrame));
+      return 0;
+    });
+  });
+}
+
+TEST_CASE("host limits: memory whose access could not even be set back opens as it is touched") {
+  on_device({}, [] {
+    const CUdeviceptr base = five_frames({1, 3, 1}, 2);
+    refuse_protections(0b110);  // the change of what follows the untouched frame, and the way back
+    EXPECT_RESULT(set_access(base, 4 * kFrame, CU_MEM_ACCESS_FLAGS_PROT_READ), CUDA_ERROR_OUT_OF_MEMORY);
+    for (const int i : {0, 1, 3, 4}) {
+      const CUdeviceptr at = base + static_cast<CUdeviceptr>(i) * kFrame;
+      OK(add_one(at));
+      EXPECT(int_at(at) == (i == 0 ? 9 : 8));
+    }
     return 0;
   });
 }
 
 TEST_CASE("host limits: what the system refuses to unmap stays mapped") {
-  if (too_many()) return;
-  on_device({}, [] {
-    const CUdeviceptr base = three_frames(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-    for (int i = 0; i < 3; ++i) OK(cuMemsetD32(base + static_cast<CUdeviceptr>(i) * kFrame, 7, 1));
-    OK(cuCtxSynchronize());
-    const CUdeviceptr middle = base + kFrame;
-    const std::string text = said([&] {
-      const AllMappings all;
-      EXPECT_RESULT(cuMemUnmap(middle, kFrame), CUDA_ERROR_OUT_OF_MEMORY);
+  each_shortage([](Shortage shortage) {
+    on_device({}, [&] {
+      const CUdeviceptr base = three_frames(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+      for (int i = 0; i < 3; ++i) OK(cuMemsetD32(base + static_cast<CUdeviceptr>(i) * kFrame, 7, 1));
+      OK(cuCtxSynchronize());
+      const CUdeviceptr middle = base + kFrame;
+      const std::string text = said([&] {
+        const NoMappings none(shortage);
+        EXPECT_RESULT(cuMemUnmap(middle, kFrame), CUDA_ERROR_OUT_OF_MEMORY);
+      });
+      EXPECT(text == kRefused + "device memory was not unmapped" + kRemedy);
+      EXPECT(int_at(middle) == 7);
+      OK(cuMemUnmap(middle, kFrame));
+      EXPECT_RESULT(cuMemUnmap(middle, kFrame), CUDA_ERROR_INVALID_VALUE);
+      OK(cuMemUnmap(base, kFrame));
+      OK(cuMemUnmap(base + 2 * kFrame, kFrame));
+      OK(cuMemAddressFree(base, 3 * kFrame));
+      return 0;
     });
-    EXPECT(text == kRefused + "device memory was not unmapped" + kRemedy);
-    EXPECT(int_at(middle) == 7);
-    OK(cuMemUnmap(middle, kFrame));
-    EXPECT_RESULT(cuMemUnmap(middle, kFrame), CUDA_ERROR_INVALID_VALUE);
-    OK(cuMemUnmap(base, kFrame));
-    OK(cuMemUnmap(base + 2 * kFrame, kFrame));
-    OK(cuMemAddressFree(base, 3 * kFrame));
-    return 0;
   });
 }
 
@@ -277,9 +267,9 @@ TEST_CASE("host limits: addresses that a refused mapping gave up are taken again
   on_device({}, [] {
     const CUdeviceptr base = reserve(3 * kFrame);
     const CUmemGenericAllocationHandle handle = create(kFrame);
-    g_mmap = Mmap::kLoses;
+    set_mmap(Mmap::kLoses);
     EXPECT_RESULT(cuMemMap(base + kFrame, kFrame, 0, handle, 0), CUDA_ERROR_OUT_OF_MEMORY);
-    g_mmap = Mmap::kWorks;
+    set_mmap(Mmap::kWorks);
     void* there = reinterpret_cast<void*>(base + kFrame);
     EXPECT(mmap(there, kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) ==
            MAP_FAILED);
@@ -287,9 +277,9 @@ TEST_CASE("host limits: addresses that a refused mapping gave up are taken again
     OK(set_access(base + kFrame, kFrame, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
     OK(add_one(base + kFrame));
     // Unmapping has then happened all the same.
-    g_mmap = Mmap::kLoses;
+    set_mmap(Mmap::kLoses);
     OK(cuMemUnmap(base + kFrame, kFrame));
-    g_mmap = Mmap::kWorks;
+    set_mmap(Mmap::kWorks);
     EXPECT(mmap(there, kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) ==
            MAP_FAILED);
     OK(cuMemMap(base + kFrame, kFrame, 0, handle, 0));
@@ -302,9 +292,9 @@ TEST_CASE("host limits: addresses that went to somebody else are not used, and n
     const CUdeviceptr base = reserve(3 * kFrame);
     const CUdeviceptr middle = base + kFrame;
     const CUmemGenericAllocationHandle handle = create(kFrame);
-    g_mmap = Mmap::kLosesAlways;
+    set_mmap(Mmap::kLosesAlways);
     EXPECT_RESULT(cuMemMap(middle, kFrame, 0, handle, 0), CUDA_ERROR_OUT_OF_MEMORY);
-    g_mmap = Mmap::kWorks;
+    set_mmap(Mmap::kWorks);
     auto* other = static_cast<char*>(mmap(reinterpret_cast<void*>(middle), kPage, PROT_READ | PROT_WRITE,
                                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0));
     EXPECT(other == reinterpret_cast<char*>(middle));
@@ -324,13 +314,56 @@ TEST_CASE("host limits: addresses that nobody took are used again when the syste
   on_device({}, [] {
     const CUdeviceptr base = reserve(kFrame);
     const CUmemGenericAllocationHandle handle = create(kFrame);
-    g_mmap = Mmap::kLosesAlways;
+    set_mmap(Mmap::kLosesAlways);
     EXPECT_RESULT(cuMemMap(base, kFrame, 0, handle, 0), CUDA_ERROR_OUT_OF_MEMORY);
     EXPECT_RESULT(cuMemMap(base, kFrame, 0, handle, 0), CUDA_ERROR_OUT_OF_MEMORY);
-    g_mmap = Mmap::kWorks;
+    set_mmap(Mmap::kWorks);
     OK(cuMemMap(base, kFrame, 0, handle, 0));
     OK(set_access(base, kFrame, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
     OK(add_one(base));
+    return 0;
+  });
+}
+
+TEST_CASE("host limits: a freed reservation leaves nothing behind for the next one at its addresses") {
+  on_device({}, [] {
+    const CUdeviceptr base = reserve(3 * kFrame);
+    const CUdeviceptr middle = base + kFrame;
+    const CUmemGenericAllocationHandle handle = create(kFrame);
+    set_mmap(Mmap::kLosesAlways);
+    EXPECT_RESULT(cuMemMap(middle, kFrame, 0, handle, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    set_mmap(Mmap::kWorks);
+    OK(cuMemAddressFree(base, 3 * kFrame));
+    CUdeviceptr again = 0;
+    OK(cuMemAddressReserve(&again, 3 * kFrame, 0, base, 0));
+    EXPECT(again == base);
+    OK(cuMemMap(middle, kFrame, 0, handle, 0));
+    OK(set_access(middle, kFrame, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    OK(add_one(middle));
+    OK(cuMemUnmap(middle, kFrame));
+    OK(cuMemAddressFree(base, 3 * kFrame));
+    EXPECT(mmap(reinterpret_cast<void*>(middle), kFrame, PROT_NONE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != MAP_FAILED);
+    return 0;
+  });
+}
+
+TEST_CASE("host limits: a program with very many mappings keeps room for some of its own") {
+  if (too_many_to_take()) return;
+  on_device({}, [] {
+    // So many that each could have a mapping of its own.
+    constexpr std::uint64_t kMany = 15'000;
+    const CUdeviceptr base = reserve((kMany + 1) * kFrame);
+    const CUmemGenericAllocationHandle handle = create(kFrame);
+    for (std::uint64_t i = 0; i < kMany; ++i) OK(cuMemMap(base + i * kFrame, kFrame, 0, handle, 0));
+    const CUdeviceptr last = base + kMany * kFrame;
+    const std::string text = said([&] {
+      const NoMappings few(Shortage::kReal, most_mappings() / 24);
+      EXPECT_RESULT(cuMemMap(last, kFrame, 0, handle, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    });
+    EXPECT(contains(text, "nearly all that it may"));
+    EXPECT(text.ends_with(kRemedy));
+    OK(cuMemMap(last, kFrame, 0, handle, 0));
     return 0;
   });
 }

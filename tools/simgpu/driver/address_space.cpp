@@ -305,12 +305,17 @@ CUresult AddressSpace::set_access(std::uint64_t base, std::uint64_t size, int or
   bool ok = true;
   for (auto it = mappings_.find(base); !end_of_range(it); ++it) ok = run.add_all(&it->second) && ok;
   if (run.end() && ok) return CUDA_SUCCESS;
-  // What was open opens again as it is touched.
-  ::mprotect(pointer(base), size, PROT_NONE);
   auto old = before.begin();
   for (auto it = mappings_.find(base); !end_of_range(it); ++it) {
     it->second.access[static_cast<std::size_t>(ordinal)] = *old++;
-    it->second.open = false;
+  }
+  // What was in use stays in use: to open it again later may take more mappings than there were.
+  Run back;
+  ok = true;
+  for (auto it = mappings_.find(base); !end_of_range(it); ++it) ok = back.add_all(&it->second) && ok;
+  if (!back.end() || !ok) {
+    ::mprotect(pointer(base), size, PROT_NONE);
+    for (auto it = mappings_.find(base); !end_of_range(it); ++it) it->second.open = false;
   }
   report_no_mapping("the access to device memory was not changed");
   return CUDA_ERROR_OUT_OF_MEMORY;
