@@ -81,7 +81,7 @@ void tell_of_host_code(const siginfo_t& info) {
   if (owns == nullptr || info.si_code == SI_KERNEL || !owns(address)) return;
   if (left.fetch_sub(1, std::memory_order_relaxed) <= 0) return;
   Line()
-      .put("simgpu: error: host code touched device memory at ")
+      .put("simgpu: host code touched device memory at ")
       .hex(address)
       .put(
           ", which only the device can; cudaMemcpy moves bytes, cudaMallocHost and cudaMallocManaged give "
@@ -94,19 +94,49 @@ bool was_sent(const siginfo_t& info) {
   return info.si_code <= 0;
 }
 
-void hand_to_program(int signal, const siginfo_t& info) {
+/// The program's handler runs as the kernel would run it, and ours stays in place: another thread may be in
+/// device work.
+void call(const struct sigaction& action, int signal, siginfo_t* info, void* state) {
+  sigset_t mask = action.sa_mask;
+  if ((action.sa_flags & SA_NODEFER) == 0) ::sigaddset(&mask, signal);
+  sigset_t before{};
+  ::pthread_sigmask(SIG_BLOCK, &mask, &before);
+  if ((action.sa_flags & SA_SIGINFO) != 0) {
+    action.sa_sigaction(signal, info, state);
+  } else {
+    action.sa_handler(signal);
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void hand_to_program(int signal, siginfo_t* info, void* state) {
+  /// The signal that this thread has handed over latest, and to which of the handlers found: one that calls
+  /// the handler that it had found, ours, means the one before.
+  thread_local const siginfo_t* t_info __attribute__((tls_model("initial-exec"))) = nullptr;
+  thread_local const void* t_frame __attribute__((tls_model("initial-exec"))) = nullptr;
+  thread_local unsigned t_below __attribute__((tls_model("initial-exec"))) = 0;
   Found& found = signal == SIGBUS ? g_bus : g_segv;
+  // A handler may have left by siglongjmp(): only a deeper frame is inside it.
+  const void* frame = __builtin_frame_address(0);
+  const bool inside = t_info == info && frame < t_frame;
+  const unsigned n = inside ? t_below : found.count.load(std::memory_order_acquire);
   struct sigaction action {};
   action.sa_handler = SIG_DFL;
-  const unsigned n = found.count.load(std::memory_order_acquire);
-  if (n > 0) {
-    action = found.actions[n - 1];
-    found.count.store(n - 1, std::memory_order_release);
+  if (n > 0) action = found.actions[n - 1];
+  const bool is_function =
+      (action.sa_flags & SA_SIGINFO) != 0 || (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
+  if (is_function && (action.sa_flags & static_cast<int>(SA_RESETHAND)) == 0) {
+    t_info = info;
+    t_frame = frame;
+    t_below = n - 1;
+    call(action, signal, info, state);
+    t_info = nullptr;
+    return;
   }
-  // Returning repeats the faulting instruction, now with the program's handler in place. A signal that was
-  // sent does not come again by itself.
+  // Returning repeats the faulting instruction, now with that in place. A signal that was sent does not come
+  // again by itself.
   ::sigaction(signal, &action, nullptr);
-  if (was_sent(info)) ::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), ::gettid(), signal, &info);
+  if (was_sent(*info)) ::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), ::gettid(), signal, info);
 }
 
 /// False where a handler of the program has interrupted the work: the kernel blocks a handler's signals while
@@ -121,7 +151,7 @@ void on_fault(int signal, siginfo_t* info, void* state) {
   if (region == nullptr || was_sent(*info) || !in_work(*region, interrupted)) {
     const int error = errno;
     if (!was_sent(*info)) tell_of_host_code(*info);
-    hand_to_program(signal, *info);
+    hand_to_program(signal, info, state);
     errno = error;
     return;
   }

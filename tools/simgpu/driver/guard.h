@@ -27,8 +27,7 @@ struct Fault {
 /// they are still in place. What is no fault of the work is handed to the handler that was found: a fault of
 /// other code of the program, one in a signal handler that has interrupted the work, and a signal that
 /// somebody sent. A handler that blocks no signal, not even its own (SA_NODEFER), cannot be told from the
-/// work. If the program's handler lets a handler inside the work go on, it gets the rest of the work's
-/// faults.
+/// work. The program's handler is called from ours, which stays in place: other threads may be in work.
 ///
 /// `work` may not lock, allocate, throw, change the signal mask or own objects with destructors: it can be
 /// left at any point.
@@ -43,8 +42,7 @@ void set_mend(Mend mend) noexcept;
 /// lock.
 using Owns = bool (*)(std::uint64_t address);
 /// From now on host code that traps at such an address is told so in one line on stderr, as long as simgpu's
-/// handler is the one in place. The signal then goes its usual way. Called under the device lock or before
-/// there is work.
+/// handler is the one in place. The signal then goes its usual way. Called under the device lock.
 void watch_host_code(Owns owns) noexcept;
 
 /// Leaves the guarded work that this thread is in. Does not return.
