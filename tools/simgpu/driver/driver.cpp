@@ -3,12 +3,9 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,40 +17,11 @@
 namespace simgpu {
 namespace {
 
-std::atomic<Driver*> g_driver{nullptr};
-std::atomic<bool> g_forked{false};
-
 template <class... A>
 std::string format(const char* pattern, A... args) {
   char text[256];
   std::snprintf(text, sizeof text, pattern, args...);
   return text;
-}
-
-/// The machine that the environment names, or one of this process' own with one device.
-std::unique_ptr<MachineFile> open_machine() {
-  const char* path = std::getenv(MachineFile::kVariable);
-  std::unique_ptr<MachineFile> file =
-      path == nullptr ? MachineFile::create(MachineConfig{}) : MachineFile::open(path);
-  if (file == nullptr) {
-    report_error(path == nullptr
-                     ? std::string("cannot make a machine (memfd_create)")
-                     : "cannot open the machine " + std::string(path) + " (" + MachineFile::kVariable +
-                           "): its simgpu command has ended, or is of another version");
-  }
-  return file;
-}
-
-/// Gives up after a second: exit() may have been called where the caller has the lock, in a kernel's body or
-/// a signal handler.
-void flush_trace_at_exit() {
-  Driver* d = driver();
-  if (d == nullptr) return;
-  for (int tries = 0; tries < 100; ++tries) {
-    const std::unique_lock lock(d->mutex, std::try_to_lock);
-    if (lock.owns_lock()) return d->trace.flush();
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
 }
 
 /// Threads that have ended and whose streams are not forgotten yet. Has a lock of its own, because threads
@@ -84,15 +52,15 @@ pthread_key_t thread_end_key() {
 
 }  // namespace
 
-Driver::Driver(std::unique_ptr<MachineFile> file, ProcessNumber self, ProcessSlot* claimed)
+Driver::Driver(std::unique_ptr<MachineFile> file, ProcessNumber self, ProcessSlot& claimed, Faults& plan)
     : machine(std::move(file)),
       config((*machine)->config),
-      slot(*claimed),
+      slot(claimed),
       heap(space, program),
       ledger(**machine, self),
       trace(static_cast<const char*>(config.trace)),
       scheduler(*this, config, ledger),
-      faults(config.faults),
+      faults(plan),
       program(scheduler) {
   set_mend([](std::uint64_t address, bool write) { return driver()->space.mend(address, write); });
   ledger.on_slice([this](const timing::Slice& slice) {
@@ -113,67 +81,6 @@ Driver::Driver(std::unique_ptr<MachineFile> file, ProcessNumber self, ProcessSlo
     gpus.back()->default_pool = gpus.back()->current_pool = pool.get();
     pools.emplace(pool->handle(), std::move(pool));
   }
-}
-
-Driver* driver() noexcept {
-  return g_forked.load(std::memory_order_relaxed) ? nullptr : g_driver.load(std::memory_order_acquire);
-}
-
-namespace {
-
-CUresult make_driver(Driver** out) {
-  std::unique_ptr<MachineFile> machine = open_machine();
-  if (machine == nullptr) return CUDA_ERROR_NO_DEVICE;
-  const ProcessNumber self = this_process();
-  if (self == 0) {
-    report_error(
-        "cannot read /proc/self/stat (is a file descriptor free?); other processes would not know this one");
-    return CUDA_ERROR_NO_DEVICE;
-  }
-  ProcessSlot* slot = claim_slot(**machine, self);
-  if (slot == nullptr) {
-    report_error("too many processes use this machine at once (" + std::to_string(Machine::kMaxProcesses) +
-                 ")");
-    return CUDA_ERROR_NO_DEVICE;
-  }
-  use_page(&slot->report);
-  auto* made = new Driver(std::move(machine), self, slot);
-  for (const auto& gpu : made->gpus) {
-    if (gpu->physical.ok()) continue;
-    report_error(
-        "the memory of the device cannot be opened: the simgpu command has ended, or no file "
-        "descriptor is free");
-    // The slot stays this process' own, for its report; the next cuInit takes it over.
-    made->ledger.leave();
-    return CUDA_ERROR_NO_DEVICE;
-  }
-  *out = made;
-  return CUDA_SUCCESS;
-}
-
-}  // namespace
-
-CUresult start_driver() {
-  static auto* mutex = new std::mutex;
-  static Driver* made = nullptr;
-  const std::scoped_lock lock(*mutex);
-  if (g_forked.load()) return CUDA_ERROR_NOT_INITIALIZED;
-  if (made == nullptr) {
-    const CUresult result = make_driver(&made);
-    if (result != CUDA_SUCCESS) return result;
-  }
-  if (made->faults.active()) {
-    const std::scoped_lock device(made->mutex);
-    const CUresult fault = made->faults.meet_call(*made, "cuInit", "cuInit", 0);
-    if (fault != CUDA_SUCCESS) return fault;
-  }
-  if (g_driver.load() != nullptr) return CUDA_SUCCESS;
-  if (made->trace.on()) std::atexit(&flush_trace_at_exit);
-  // CUDA cannot be used in a child that is forked after cuInit; it must say so instead of sharing the memory.
-  ::pthread_atfork(nullptr, nullptr, [] { g_forked.store(true); });
-  g_driver.store(made, std::memory_order_release);
-  watch_host_code([](std::uint64_t address) { return g_driver.load()->space.owns(address); });
-  return CUDA_SUCCESS;
 }
 
 std::shared_ptr<Stream> Driver::new_stream(Context* context, unsigned flags, int priority) {

@@ -47,7 +47,8 @@ struct IpcOpened {
 /// The driver's state in this process: the lock that every call takes, the devices, and everything that has a
 /// handle. Leaked: nothing is torn down at exit. Everything below the mutex is protected by it.
 struct Driver {
-  Driver(std::unique_ptr<MachineFile> file, ProcessNumber self, ProcessSlot* claimed);
+  /// Of the process `self`, which has claimed that slot of the machine and met its fault plan so far.
+  Driver(std::unique_ptr<MachineFile> file, ProcessNumber self, ProcessSlot& claimed, Faults& plan);
 
   std::mutex mutex;
   const std::unique_ptr<MachineFile> machine;
@@ -60,7 +61,7 @@ struct Driver {
   Ledger ledger;
   Trace trace;
   Scheduler scheduler;
-  Faults faults;
+  Faults& faults;
   ProgramMemory program;
   std::unordered_map<CUcontext, Context*> contexts;  ///< alive or not, the primary one too
   std::unordered_map<CUstream, std::shared_ptr<Stream>> streams;

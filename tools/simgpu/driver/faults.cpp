@@ -125,7 +125,7 @@ constexpr EntryName kEntries[] = {
 
 CUresult meet_call(Driver& d, Entry entry, std::uint64_t size) {
   const EntryName& name = kEntries[static_cast<std::size_t>(entry)];
-  return d.faults.meet_call(d, name.exported, name.base, size);
+  return d.faults.meet_call(&d, name.exported, name.base, size);
 }
 
 Faults::Faults(const char* text) {
@@ -140,9 +140,9 @@ Faults::Faults(const char* text) {
   plan_.add(rules_);
 }
 
-CUresult Faults::meet_call(Driver& d, std::string_view name, std::string_view base, std::uint64_t size) {
+CUresult Faults::meet_call(Driver* d, std::string_view name, std::string_view base, std::uint64_t size) {
   if (lost_ != CUDA_SUCCESS) return lost_;
-  const auto now = static_cast<std::uint64_t>(d.ledger.now());
+  const auto now = d == nullptr ? 0 : static_cast<std::uint64_t>(d->ledger.now());
   const CallFault fault = plan_.on_call(name, base, tidepool::Bytes(size), now);
   if (fault.action == CallFault::Action::kGoOn) return CUDA_SUCCESS;
   add(page().faults);
@@ -159,9 +159,11 @@ CUresult Faults::meet_call(Driver& d, std::string_view name, std::string_view ba
   lost_ = fault.code == 0 ? kUsualLoss : static_cast<CUresult>(fault.code);
   // discard() lets other threads in; they may make contexts.
   std::vector<Context*> all;
-  for (const auto& [handle, context] : d.contexts) all.push_back(context);
+  if (d != nullptr) {
+    for (const auto& [handle, context] : d->contexts) all.push_back(context);
+  }
   for (Context* context : all) context->sticky = lost_;
-  for (Context* context : all) d.scheduler.discard(context);
+  for (Context* context : all) d->scheduler.discard(context);
   report_error(line_of(rules_[fault.rule]) + "the device is lost in " + call +
                "; from now on every call returns " + code_name(lost_));
   return lost_;

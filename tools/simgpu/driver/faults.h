@@ -14,19 +14,22 @@ namespace simgpu {
 struct Driver;
 
 /// The machine's fault plan at work in this process (docs/reference/fault-plans.md). The first time that a
-/// rule has an effect one line on stderr says so. Protected by the driver's lock.
+/// rule has an effect one line on stderr says so. Protected by the driver's lock, and before there is a
+/// driver by that of cuInit.
 class Faults {
  public:
   /// Takes the rules of a text that the simgpu command has read before.
   explicit Faults(const char* text);
+  Faults(const Faults&) = delete;
+  Faults& operator=(const Faults&) = delete;
 
   /// False without a plan: then nothing here need be called.
   [[nodiscard]] bool active() const { return !rules_.empty(); }
 
   /// Counts a call; CUDA_SUCCESS if it goes ahead. `name` and `base` are both names of the function, `size`
   /// the bytes it is about. Does not return where the plan kills the process. A device that is lost takes all
-  /// its contexts with it.
-  CUresult meet_call(Driver& d, std::string_view name, std::string_view base, std::uint64_t size);
+  /// its contexts with it. `d` is null where the call comes before there is a driver.
+  CUresult meet_call(Driver* d, std::string_view name, std::string_view base, std::uint64_t size);
 
   /// Counts a copy as it is queued, and notes in it what becomes of it.
   void meet_copy(Copy* copy);
