@@ -2,6 +2,7 @@
 // Programming Guide, "Stream Ordered Memory Allocator".
 
 #include <catch2/catch.hpp>
+#include <cstdint>
 
 #include "tests/simgpu/graph_tools.h"
 
@@ -80,4 +81,35 @@ TEST_CASE("pool: its memory tells the handle types of the pool") {
     EXPECT(types == CU_MEM_HANDLE_TYPE_NONE);
     return 0;
   });
+}
+
+TEST_CASE("pool: that memory is short orders nothing, so a race shows all the same") {
+  // Without internal dependencies the device lets all work run before there is no memory.
+  for (const bool is_short : {false, true}) {
+    DeviceSetup setup;
+    std::uint64_t races = 0;
+    setup.afterwards = [&](const simgpu::Machine& m) { races = m.processes[0].report.races_total.load(); };
+    on_device(setup, [is_short] {
+      CUmemPoolProps props{};
+      props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+      props.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+      props.maxSize = (is_short ? 4 : 8) * kFrame;
+      CUmemoryPool pool = nullptr;
+      OK(cuMemPoolCreate(&pool, &props));
+      int off = 0;
+      OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &off));
+      const CUdeviceptr word = new_ints(1);
+      const CUstream one = new_stream();
+      const CUstream two = new_stream();
+      const CUdeviceptr memory = from_pool(pool, 4 * kFrame, one);
+      OK(cuMemsetD32Async(word, 1, 1, one));
+      OK(cuMemFreeAsync(memory, one));
+      OK(cuMemsetD32Async(from_pool(pool, 4 * kFrame, two), 1, 16, two));
+      OK(cuMemsetD32Async(word, 2, 1, two));
+      OK(cuCtxSynchronize());
+      return 0;
+    });
+    INFO("short " << is_short);
+    CHECK(races == 1);
+  }
 }

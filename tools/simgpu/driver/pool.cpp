@@ -51,8 +51,8 @@ CUresult Pool::grow(std::uint64_t size) {
 }
 
 /// In this order: what is free already; more memory; memory whose free the allocation then waits for; more
-/// memory after everything has run and what is free was given back, here and by the other pools of the
-/// device.
+/// memory after what is free was given back, here and by the other pools of the device. A pool that may be
+/// opportunistic lets everything run before that, so that no chance decides what is free.
 CUresult Pool::make_room(std::uint64_t size, const std::shared_ptr<Stream>& stream, Place* out) {
   std::optional<Place> place = find(size, *stream, false);
   CUresult result = CUDA_SUCCESS;
@@ -62,12 +62,12 @@ CUresult Pool::make_room(std::uint64_t size, const std::shared_ptr<Stream>& stre
   }
   if (!place && internal_dependencies_) place = find(size, *stream, true);
   if (!place) {
-    driver_.scheduler.drain(nullptr);
+    if (opportunistic_) driver_.scheduler.run_all();
     for (const auto& [handle, pool] : driver_.pools) {
-      if (&pool->gpu_ == &gpu_) pool->trim(0);
+      if (&pool->gpu_ == &gpu_) pool->trim(0, opportunistic_ ? Free::kHasRun : Free::kHostKnows);
     }
     result = grow(size);
-    place = find(size, *stream, false);
+    place = find(size, *stream, opportunistic_);
   }
   if (!place) return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
   *out = *place;
@@ -216,20 +216,24 @@ void Pool::count_used(std::int64_t change) {
   used_high_ = std::max(used_high_, used_);
 }
 
-bool Pool::idle(const Chunk& chunk) const {
+bool Pool::idle(const Chunk& chunk, Free free) const {
   return std::all_of(chunk.pieces.begin(), chunk.pieces.end(), [&](const auto& entry) {
     const Piece& piece = entry.second;
-    return !piece.live && (!piece.freed || driver_.host_knows(*piece.freed));
+    if (piece.live || !piece.freed) return !piece.live;
+    return free == Free::kHasRun ? piece.freed->stream->completed >= piece.freed->ticket
+                                 : driver_.host_knows(*piece.freed);
   });
 }
 
-void Pool::trim(std::uint64_t keep) {
+void Pool::trim(std::uint64_t keep, Free free) {
   for (auto it = chunks_.begin(); it != chunks_.end() && reserved_ > keep;) {
-    if (!idle(it->second) || reserved_ - it->second.size < keep) {
+    if (!idle(it->second, free) || reserved_ - it->second.size < keep) {
       ++it;
       continue;
     }
     reserved_ -= it->second.size;
+    // The device has waited for what used it, without a call of the program's that says so.
+    if (free == Free::kHasRun) driver_.ledger.forget(it->first, it->second.size);
     driver_.heap.drop_segment(it->first, it->second.size);
     it = chunks_.erase(it);
   }

@@ -21,8 +21,8 @@ struct Driver;
 /// A freed piece is given out again where the new allocation is sure to come after the free: in the same
 /// stream, where the host knows that the free has run, or where events order the two and the pool may follow
 /// them. Where there is no more memory it is also given out with a wait for the free, if the pool may add
-/// dependencies. That it may be opportunistic changes nothing: before there is no memory at all, the host
-/// waits for everything, which no chance decides. Freed memory is filled with the pattern when the free runs.
+/// dependencies, or once the free has run, if it may be opportunistic. Freed memory is filled with the
+/// pattern when the free runs.
 ///
 /// Not thread-safe: the driver's lock protects it.
 class Pool : public std::enable_shared_from_this<Pool> {
@@ -62,8 +62,11 @@ class Pool : public std::enable_shared_from_this<Pool> {
   /// True if the range is inside one piece that work may touch now.
   [[nodiscard]] bool usable(std::uint64_t address, std::uint64_t bytes) const;
 
+  /// When a freed piece counts as free: chance decides of which frees only the device knows that they have
+  /// run.
+  enum class Free : std::uint8_t { kHostKnows, kHasRun };
   /// Gives free chunks back to the device until at most `keep` bytes are held.
-  void trim(std::uint64_t keep);
+  void trim(std::uint64_t keep, Free free = Free::kHostKnows);
   /// The host has synchronised: forgets the frees that it knows to be over, and gives back what is held
   /// beyond the release threshold.
   void synchronized();
@@ -105,7 +108,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
   std::optional<Place> find(std::uint64_t size, const Stream& stream, bool may_wait);
   CUresult grow(std::uint64_t size);
   CUresult make_room(std::uint64_t size, const std::shared_ptr<Stream>& stream, Place* out);
-  bool idle(const Chunk& chunk) const;
+  bool idle(const Chunk& chunk, Free free) const;
   Chunk& chunk_of(std::uint64_t address);
   void take(const Place& place, std::uint64_t rounded, std::uint64_t size, Context* owner);
   void put_back(std::uint64_t base, std::optional<Wait> freed);
@@ -125,7 +128,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
   std::uint64_t used_ = 0, used_high_ = 0;
   // What it may do to give memory out again (CU_MEMPOOL_ATTR_REUSE_...).
   bool follow_events_ = true;
-  bool opportunistic_ = true;  ///< without effect
+  bool opportunistic_ = true;
   bool internal_dependencies_ = true;
 };
 

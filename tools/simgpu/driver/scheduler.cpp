@@ -206,14 +206,20 @@ void Scheduler::run_until(const std::shared_ptr<Stream>& stream, std::uint64_t t
   stream->host_saw = std::max(stream->host_saw, ticket);
 }
 
+std::shared_ptr<Stream> Scheduler::any_busy(const Context* context) {
+  candidates_.clear();
+  for (std::size_t i = 0; i < busy_.size(); ++i) {
+    if (context == nullptr || busy_[i]->context == context) candidates_.push_back(i);
+  }
+  return candidates_.empty() ? nullptr : busy_[candidates_[random_.below(candidates_.size())]];
+}
+
+void Scheduler::run_all() {
+  while (const std::shared_ptr<Stream> chosen = any_busy(nullptr)) step_toward(chosen, chosen->completed + 1);
+}
+
 void Scheduler::drain(const Context* context) {
-  for (;;) {
-    candidates_.clear();
-    for (std::size_t i = 0; i < busy_.size(); ++i) {
-      if (context == nullptr || busy_[i]->context == context) candidates_.push_back(i);
-    }
-    if (candidates_.empty()) break;
-    const std::shared_ptr<Stream> chosen = busy_[candidates_[random_.below(candidates_.size())]];
+  while (const std::shared_ptr<Stream> chosen = any_busy(context)) {
     step_toward(chosen, chosen->completed + 1);
     chosen->host_saw = std::max(chosen->host_saw, chosen->completed);
   }

@@ -51,6 +51,8 @@ class Scheduler {
   void run_until(const std::shared_ptr<Stream>& stream, std::uint64_t ticket);
   /// The host waits for everything that is queued in this context; null: in every context.
   void drain(const Context* context);
+  /// The device runs all that is queued, and the host does not learn of it.
+  void run_all();
   /// True if the operation is done. If it is not, work comes nearer to it, so that a loop that asks ends.
   bool poll(const std::shared_ptr<Stream>& stream, std::uint64_t ticket);
 
@@ -90,6 +92,9 @@ class Scheduler {
   Mood mood_ = Mood::kALittle;
   std::uint64_t mood_left_ = 0;
   std::uint64_t starved_ = 0;  ///< id of the stream that kAllButOne leaves out
+  /// One of the streams that have work in this context (null: in any), by chance; null if none has.
+  std::shared_ptr<Stream> any_busy(const Context* context);
+
   /// Streams without work whose latest work no host has waited for; drain() is such a wait.
   std::vector<std::shared_ptr<Stream>> unseen_;
   std::size_t sweep_unseen_at_ = 64;
