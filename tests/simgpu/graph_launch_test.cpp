@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <random>
+#include <string>
 
 #include "tests/simgpu/graph_tools.h"
 
@@ -309,4 +310,33 @@ TEST_CASE("graph: a graph of more nodes than a queue has places runs, and many l
     EXPECT(g_order.size() == 3000 && std::is_sorted(g_order.begin(), g_order.end()));
     return 0;
   });
+}
+
+TEST_CASE("graph launch: a race names the stream of the launch that it is about, not of a later one") {
+  DeviceSetup setup;
+  std::string text;
+  setup.afterwards = [&](const simgpu::Machine& m) { text = m.processes[0].report.races[0].text; };
+  const int stream = on_device(setup, [] {
+    const CUgraph graph = new_graph();
+    const CUdeviceptr words = new_ints(2);
+    CUDA_MEMSET_NODE_PARAMS params{};
+    params.dst = words;
+    params.elementSize = 4;
+    params.width = params.height = 1;
+    CUgraphNode node = nullptr;
+    OK(cuGraphAddMemsetNode(&node, graph, nullptr, 0, &params, context()));
+    const CUgraphExec exec = instantiate(graph);
+    const CUstream one = new_stream();
+    OK(cuGraphLaunch(exec, one));
+    params.dst = words + 4;
+    OK(cuGraphExecMemsetNodeSetParams(exec, node, &params, context()));
+    OK(cuGraphLaunch(exec, new_stream()));
+    OK(cuMemsetD32Async(words, 1, 1, new_stream()));
+    OK(cuCtxSynchronize());
+    unsigned long long id = 0;
+    OK(cuStreamGetId(one, &id));
+    return static_cast<int>(id);
+  });
+  CAPTURE(text);
+  CHECK(text.find(" of a graph in stream " + std::to_string(stream) + " ") != std::string::npos);
 }

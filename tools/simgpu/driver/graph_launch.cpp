@@ -120,7 +120,8 @@ struct Place {
 /// lane's own order adds nothing to the edges; else one that this launch does not use yet.
 class Lanes {
  public:
-  Lanes(Driver& d, GraphExec& exec) : d_(d), exec_(exec) {}
+  Lanes(Driver& d, GraphExec& exec, const Stream& launched_in)
+      : d_(d), exec_(exec), owner_{launched_in.id, launched_in.legacy, true} {}
 
   /// The place after the last one of the lane, without its ticket.
   Place choose(const Step& step, const std::vector<Place>& places) {
@@ -133,8 +134,10 @@ class Lanes {
     last_.push_back(0);
     if (lane == exec_.lanes.size()) exec_.lanes.emplace_back();
     std::shared_ptr<Stream>& stream = exec_.lanes[lane];
-    if (stream == nullptr || stream->context != step.context) {
+    // What an earlier launch did keeps the name of the stream that it was in.
+    if (stream == nullptr || stream->context != step.context || stream->works_for != owner_) {
       stream = d_.new_stream(step.context, CU_STREAM_NON_BLOCKING, 0);
+      stream->works_for = owner_;
     }
     return Place{lane, Wait{stream, 0}};
   }
@@ -143,6 +146,7 @@ class Lanes {
  private:
   Driver& d_;
   GraphExec& exec_;
+  ordering::Owner owner_;
   std::vector<std::uint64_t> last_;  ///< by lane: the number of its latest operation of this launch
 };
 
@@ -249,7 +253,7 @@ CUresult launch_graph(Driver& d, const std::shared_ptr<GraphExec>& exec,
     if (free_graph_allocation(d, allocation, stream) == CUDA_SUCCESS) begin = *allocation->last_use;
   }
   begin_uses(plan);
-  Lanes lanes(d, *exec);
+  Lanes lanes(d, *exec, *stream);
   std::vector<Place> places;
   for (Step& step : plan.steps()) {
     Place place = lanes.choose(step, places);
@@ -258,7 +262,6 @@ CUresult launch_graph(Driver& d, const std::shared_ptr<GraphExec>& exec,
     for (const std::size_t before : step.after) {
       if (places[before].lane != place.lane) operation.waits.push_back(places[before].done);
     }
-    place.done.stream->works_for = ordering::Owner{stream->id, stream->legacy, true};
     // Queueing can run host functions, without the lock: the exec's own lists may change meanwhile.
     place.done.ticket = queue(d, place.done.stream, std::move(step), std::move(operation));
     lanes.set_last(place);
