@@ -138,8 +138,10 @@ bool sanitized() {
 
 int seeds_of_sweep() {
   const char* wanted = std::getenv("TP_TEST_SWEEP");
-  if (wanted != nullptr) return std::atoi(wanted);
-  return sanitized() ? 2 : 20;
+  if (wanted == nullptr) return sanitized() ? 2 : 20;
+  const int seeds = std::atoi(wanted);
+  if (seeds < 2) throw std::runtime_error("TP_TEST_SWEEP must be a number from 2 on");
+  return seeds;
 }
 
 std::vector<std::pair<std::string, std::string>> clean_environment() {

@@ -175,8 +175,7 @@ TEST_CASE("command: a program that cannot be run is named, with what to do") {
   };
   said("no-such-program", 127,
        "is in none of the folders of PATH; for a program in this folder write ./no-such-program");
-  said(".", 126,
-       "is in the folders of PATH only as a folder or where it may not be run; name the program by its path");
+  said(".", 126, "is nowhere in PATH where this user may look and run it; name the program by its path");
   said("/no/such/program", 127, "is not there; is it the path you meant?");
   said("/etc/passwd", 126, "is not executable; chmod +x makes a program or script so");
   said("/etc", 126, "is a folder; name a program in it");

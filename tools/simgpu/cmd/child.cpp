@@ -64,8 +64,7 @@ std::string why_not(const std::string& command, int error) {
   if (error == ENOENT && in_path)
     return "is in none of the folders of PATH; for a program in this folder write ./" + command;
   if (error == EACCES && in_path)
-    return "is in the folders of PATH only as a folder or where it may not be run; name the program by its "
-           "path";
+    return "is nowhere in PATH where this user may look and run it; name the program by its path";
   const std::string reason = std::string("cannot be run: ") + std::strerror(error);
   return error == ENOENT ? "is not there; is it the path you meant?" : reason + "; may this user run it?";
 }

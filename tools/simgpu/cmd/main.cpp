@@ -64,8 +64,9 @@ void begin_files(const Options& options, const simgpu::MachineConfig& config) {
   if (fs::exists(options.trace, error) && !fs::is_regular_file(options.trace, error))
     throw UsageError("--trace " + options.trace + ": is no ordinary file; name one, or one to be made");
   errno = 0;
-  if (!options.report.empty() && !write_report(options.report, "")) refuse("--report", options.report);
+  // Whichever is refused, an older report is still what it was.
   if (!options.trace.empty() && !begin_trace(options.trace, config)) refuse("--trace", options.trace);
+  if (!options.report.empty() && !write_report(options.report, "")) refuse("--report", options.report);
 }
 
 /// For what fails when the command has run: what it did stays done.

@@ -1,6 +1,7 @@
 #include "tools/simgpu/cmd/options.h"
 
 #include <charconv>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
@@ -179,7 +180,10 @@ Options parse_options(const std::vector<std::string>& words) {
   if (i + 1 >= words.size())
     throw UsageError("no command; put it behind --, as in 'simgpu [options] -- command [arguments]'");
   if (words[i + 1].empty()) throw UsageError("the command behind -- is empty; name a program there");
-  if (!o.report.empty() && o.report == o.trace)
+  const auto place = [](const std::string& file) {
+    return std::filesystem::absolute(file).lexically_normal();
+  };
+  if (!o.report.empty() && !o.trace.empty() && place(o.report) == place(o.trace))
     throw UsageError("--report and --trace name one file, " + o.report + "; give each its own");
   o.command.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
   return o;

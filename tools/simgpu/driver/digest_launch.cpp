@@ -52,7 +52,7 @@ void warn_of_parameters(const ReadRoles& roles, const Kernel& kernel) {
                                        : "has parameters 0 to " + std::to_string(count - 1);
   report_warning("warning: role file " + roles.path + ":" + where + " of kernel '" +
                  readable_name(kernel.name) + "', which " + has +
-                 ": that does nothing for this kernel; correct the number, or put 'when "
+                 ": the line is not used as written; correct the number, or put 'when "
                  "params COUNT' into the rule if it is meant for others");
 }
 
