@@ -151,6 +151,7 @@ void on_fault(int signal, siginfo_t* info, void* state) {
   if (region == nullptr || was_sent(*info) || !in_work(*region, interrupted)) {
     const int error = errno;
     if (!was_sent(*info)) tell_of_host_code(*info);
+    errno = error;  // the program's handler finds what the fault found
     hand_to_program(signal, info, state);
     errno = error;
     return;
