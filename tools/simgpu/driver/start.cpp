@@ -54,13 +54,13 @@ namespace {
 
 /// This process on its machine, from the first cuInit on. With a fault plan it can be that for a while before
 /// it has a driver, which makes it take part in the machine's time.
-struct Place {
+struct ProcessPlace {
   std::unique_ptr<MachineFile> machine;
   ProcessNumber self;
   ProcessSlot* slot;
   Faults* faults;  ///< outlives the place
 };
-Place* g_place = nullptr;
+ProcessPlace* g_place = nullptr;
 
 CUresult take_place() {
   std::unique_ptr<MachineFile> machine = open_machine();
@@ -79,7 +79,7 @@ CUresult take_place() {
   }
   use_page(&slot->report);
   auto* faults = new Faults(static_cast<const char*>((*machine)->config.faults));
-  g_place = new Place{std::move(machine), self, slot, faults};
+  g_place = new ProcessPlace{std::move(machine), self, slot, faults};
   return CUDA_SUCCESS;
 }
 
