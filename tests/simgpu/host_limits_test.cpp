@@ -164,13 +164,18 @@ TEST_CASE("host limits: a mapping that the system refuses leaves the addresses r
   });
 }
 
+/// The middle one of three frames that are in use and start with the word 7.
+CUdeviceptr middle_of_three() {
+  const CUdeviceptr base = three_frames(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+  for (int i = 0; i < 3; ++i) OK(cuMemsetD32(base + static_cast<CUdeviceptr>(i) * kFrame, 7, 1));
+  OK(cuCtxSynchronize());
+  return base + kFrame;
+}
+
 TEST_CASE("host limits: access that the system refuses to change is what it was") {
   each_shortage([](Shortage shortage) {
     on_device({}, [&] {
-      const CUdeviceptr base = three_frames(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-      for (int i = 0; i < 3; ++i) OK(cuMemsetD32(base + static_cast<CUdeviceptr>(i) * kFrame, 7, 1));
-      OK(cuCtxSynchronize());
-      const CUdeviceptr middle = base + kFrame;
+      const CUdeviceptr middle = middle_of_three();
       const std::string text = said([&] {
         const NoMappings none(shortage);
         EXPECT_RESULT(set_access(middle, kFrame, CU_MEM_ACCESS_FLAGS_PROT_READ), CUDA_ERROR_OUT_OF_MEMORY);
@@ -242,10 +247,7 @@ TEST_CASE("host limits: memory whose access could not even be set back opens as 
 TEST_CASE("host limits: what the system refuses to unmap stays mapped") {
   each_shortage([](Shortage shortage) {
     on_device({}, [&] {
-      const CUdeviceptr base = three_frames(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-      for (int i = 0; i < 3; ++i) OK(cuMemsetD32(base + static_cast<CUdeviceptr>(i) * kFrame, 7, 1));
-      OK(cuCtxSynchronize());
-      const CUdeviceptr middle = base + kFrame;
+      const CUdeviceptr middle = middle_of_three();
       const std::string text = said([&] {
         const NoMappings none(shortage);
         EXPECT_RESULT(cuMemUnmap(middle, kFrame), CUDA_ERROR_OUT_OF_MEMORY);
@@ -254,9 +256,9 @@ TEST_CASE("host limits: what the system refuses to unmap stays mapped") {
       EXPECT(int_at(middle) == 7);
       OK(cuMemUnmap(middle, kFrame));
       EXPECT_RESULT(cuMemUnmap(middle, kFrame), CUDA_ERROR_INVALID_VALUE);
-      OK(cuMemUnmap(base, kFrame));
-      OK(cuMemUnmap(base + 2 * kFrame, kFrame));
-      OK(cuMemAddressFree(base, 3 * kFrame));
+      OK(cuMemUnmap(middle - kFrame, kFrame));
+      OK(cuMemUnmap(middle + kFrame, kFrame));
+      OK(cuMemAddressFree(middle - kFrame, 3 * kFrame));
       return 0;
     });
   });
