@@ -62,6 +62,21 @@ class Sum {
 
 }  // namespace
 
+TEST_CASE("runtime: a launch whose kernel was not found keeps the error that says why") {
+  on_device(runtime_setup(), [] {
+    static const char no_stub = 0;
+    cudaKernel_t kernel = nullptr;
+    EXPECT(__cudaGetKernel(&kernel, &no_stub) == cudaErrorInvalidDeviceFunction);
+    EXPECT(kernel == nullptr);
+    Sum sum;
+    const dim3 one{1};
+    EXPECT(__cudaLaunchKernel(kernel, one, one, sum.args(), 0, nullptr) == cudaErrorInvalidDeviceFunction);
+    EXPECT(cudaGetLastError() == cudaErrorInvalidDeviceFunction);
+    EXPECT(__cudaLaunchKernel(nullptr, one, one, sum.args(), 0, nullptr) == cudaErrorInvalidResourceHandle);
+    return 0;
+  });
+}
+
 TEST_CASE("runtime: every way to launch launches, by stub and by kernel handle") {
   on_device(runtime_setup(), [] {
     Sum sum;

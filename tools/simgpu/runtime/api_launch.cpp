@@ -48,6 +48,9 @@ SIMGPU_RUNTIME_TWINS(__cudaLaunchKernel, _ptsz,
                      (cudaKernel_t kernel, dim3 grid, dim3 block, void** args, size_t shared,
                       cudaStream_t stream),
                      kernel, grid, block, args, shared, stream) {
+  // nvcc's stub launches also where __cudaGetKernel has just failed: what was wrong then is what the program
+  // hears.
+  if (kernel == nullptr && last_error(false) != cudaSuccess) return last_error(false);
   const cudaError_t error = try_call(
       per_thread, [&](const DriverTable& d) { return launch(d, kernel, grid, block, args, shared, stream); });
   return finish_launch(error, grid, block);
