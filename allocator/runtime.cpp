@@ -21,6 +21,8 @@ DeviceResult<Runtime*> Runtime::create(Device& device, const Options& options, B
     report<Msg::TP1005>(BytesText(options.device_budget.resolve(total)).c_str(), BytesText(total).c_str(),
                         BytesText(kLeastDeviceBudget).c_str());
   }
+  if (is_budget_too_large(options, total))
+    report<Msg::TP1006>(BytesText(options.device_budget.resolve(total)).c_str(), BytesText(total).c_str());
   DeviceResult<Arena*> arena = Arena::create(device);
   if (!arena.ok()) return Err{arena.error()};
   auto* runtime = new (std::nothrow)

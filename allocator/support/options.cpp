@@ -197,6 +197,10 @@ bool is_budget_too_small(const Options& options, Bytes device_total) noexcept {
   return options.device_budget.resolve(device_total) < kLeastDeviceBudget;
 }
 
+bool is_budget_too_large(const Options& options, Bytes device_total) noexcept {
+  return options.device_budget.resolve(device_total) > device_total;
+}
+
 Bytes device_capacity_of(const Options& options, Bytes device_total) noexcept {
   return std::min(std::max(options.device_budget.resolve(device_total), kLeastDeviceBudget),
                   device_total - device_reserve_of(options, device_total));

@@ -159,6 +159,9 @@ inline constexpr Bytes kLeastDeviceBudget = MiB(16);
 /// Is the budget, a share, less than kLeastDeviceBudget on a device of this size?
 bool is_budget_too_small(const Options& options, Bytes device_total) noexcept;
 
+/// Is the budget, in bytes, more than a device of this size has?
+bool is_budget_too_large(const Options& options, Bytes device_total) noexcept;
+
 /// The most device memory that may be held: min(budget, device - reserve); a budget that is too small counts
 /// as kLeastDeviceBudget.
 Bytes device_capacity_of(const Options& options, Bytes device_total) noexcept;

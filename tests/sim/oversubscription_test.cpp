@@ -170,6 +170,21 @@ TEST_CASE("oversubscription: a launch that needs more than the budget fails and 
   CHECK(got.err.find(" in 20.0 MiB (peak 20.0 MiB). Out of memory once. ") != std::string::npos);
 }
 
+TEST_CASE("oversubscription: a budget above the device is named, and the job has the device", "[plain]") {
+  const Outcome got = run({{kSimgpu, "--device", "h100", "--", kTidepool, "run", "--device-budget", "300GiB",
+                            "--", kTrainMlp, "--steps", "1"},
+                           "",
+                           {},
+                           false,
+                           false});
+  INFO(got.err);
+  CHECK(got.code() == 0);
+  CHECK(got.err.find(
+            " W TP1006 --device-budget is 300.0 GiB, more than this device has. The job may use the device, "
+            "79.6 GiB. Lower --device-budget.\n") != std::string::npos);
+  CHECK(got.err.find("Needed 74.0 MiB of 79.1 GiB") != std::string::npos);
+}
+
 TEST_CASE("oversubscription: a program that fits moves nothing", "[plain]") {
   const Run plain = train({.steps = 3});
   const Run roomy = train({.budget = plain.peak * 2, .steps = 3});

@@ -195,5 +195,13 @@ TEST_CASE("options: a share that is less than the least budget counts as the lea
   CHECK(options->device_budget == Amount::bytes(kLeastDeviceBudget));
 }
 
+TEST_CASE("options: a budget in bytes may be more than the device has, and that can be told") {
+  auto options = std::make_unique<Options>(default_options());
+  CHECK_FALSE(is_budget_too_large(*options, GiB(80)));
+  options->device_budget = Amount::bytes(GiB(80));
+  CHECK_FALSE(is_budget_too_large(*options, GiB(80)));
+  CHECK(is_budget_too_large(*options, GiB(80) - Bytes(1)));
+}
+
 }  // namespace
 }  // namespace tidepool
