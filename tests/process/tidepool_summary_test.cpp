@@ -142,6 +142,39 @@ TEST_CASE("run folder: XDG_RUNTIME_DIR comes first, and one that cannot be used 
   CHECK(run(where).out.find(tmp.path() + "/tidepool-run-") == 0);
 }
 
+TEST_CASE("run folder: what a run that was killed left is removed by a later one, what is in use is not") {
+  ScratchFolder tmp;
+  Running killed(job(tmp, {"sh", "-c", "echo ready; exec sleep 1000"}, ""));
+  REQUIRE(killed.wait_for("ready"));
+  REQUIRE(names_in(tmp.path()).size() == 1);
+  const std::string left = names_in(tmp.path())[0];
+  kill(killed.pid(), SIGKILL);
+  CHECK(killed.finish().code() == -SIGKILL);
+  CHECK(names_in(tmp.path()) == std::vector<std::string>{left});
+
+  ScratchFolder signals;
+  Running other(job(tmp,
+                    {"sh", "-c",
+                     "echo ready; while [ ! -e " + (signals / "go") +
+                         " ]; do sleep 0.02; done; test -e $TIDEPOOL_RUN_DIR/owner"},
+                    ""));
+  REQUIRE(other.wait_for("ready"));
+  CHECK(fs::exists(tmp / left) == false);
+  REQUIRE(names_in(tmp.path()).size() == 1);
+  // Of somebody else's making: no owner file, or a link where the folder should be.
+  fs::create_directory(tmp / "tidepool-run-theirs");
+  fs::create_directory(tmp / "target");
+  write_file(tmp / "target/owner", "");
+  fs::create_symlink(tmp / "target", tmp / "tidepool-run-linked");
+  CHECK(run(job(tmp, {"true"}, "")).code() == 0);
+  CHECK(names_in(tmp.path()).size() == 4);
+  CHECK(fs::exists(tmp / "target/owner"));
+  write_file(signals / "go", "");
+  CHECK(other.finish().code() == 0);
+  CHECK(names_in(tmp.path()) ==
+        std::vector<std::string>{"target", "tidepool-run-linked", "tidepool-run-theirs"});
+}
+
 TEST_CASE("run folder: one that was asked for is made, named absolutely and kept") {
   ScratchFolder tmp;
   const std::string folder = tmp / "deep/run";

@@ -7,7 +7,8 @@ namespace tidepool::tools {
 /// The folder that the processes of one run put their stats pages into.
 class RunFolder {
  public:
-  /// A private folder (0700) under XDG_RUNTIME_DIR, TMPDIR or /tmp; removed with this object.
+  /// A private folder (0700) under XDG_RUNTIME_DIR, TMPDIR or /tmp; removed with this object. What a run that
+  /// was killed left there is removed now.
   RunFolder();
   /// The user's folder, made if it is missing; stays.
   explicit RunFolder(const std::string& path);
@@ -23,6 +24,7 @@ class RunFolder {
   std::string path_;
   std::string problem_;
   bool is_private_ = false;
+  int owner_ = -1;  ///< its lock says that the folder is in use
 };
 
 }  // namespace tidepool::tools
