@@ -33,8 +33,7 @@ TEST_CASE("refusals: wrong words get one line with what was meant") {
   refused(call({"rum"}), 125, "unknown command 'rum' (did you mean 'run'?)");
   refused(call({"versoin"}), 125, "unknown command 'versoin' (did you mean 'version'?)");
   refused(call({"swim"}), 125, "unknown command 'swim'; see tidepool --help");
-  refused(call({"env", "--jsn"}), 125, "env: unknown option --jsn; there is --json");
-  refused(call({"version", "now"}), 125, "version: takes no arguments");
+  refused(call({"env", "--jsn"}), 125, "env: unknown option --jsn (did you mean --json?)");
 }
 
 TEST_CASE("refusals: wrong options are found before the program starts") {
@@ -180,7 +179,6 @@ TEST_CASE("help and version go to stdout and name every option") {
   }
   CHECK(call({"run", "-q", "--help", "--no-such"}).code() == 0);
   CHECK(call({"--help"}).out.find("tidepool COMMAND --help") != std::string::npos);
-  CHECK(call({"version"}).out == "tidepool " TP_TEST_VERSION "\n");
   CHECK(call({"--version"}).out == "tidepool " TP_TEST_VERSION "\n");
 }
 

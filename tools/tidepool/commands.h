@@ -5,8 +5,10 @@
 namespace tidepool::tools {
 
 /// Each takes the words after its name and returns the exit code of the command.
-int run_command(std::span<char*> words);
-int env_command(std::span<char*> words);
-int version_command(std::span<char*> words);
+#define TP_COMMAND(name, ...) int name##_command(std::span<char*> words);
+#define TP_FLAG(...)
+#include "tools/tidepool/commands.def"
+#undef TP_COMMAND
+#undef TP_FLAG
 
 }  // namespace tidepool::tools

@@ -4,22 +4,16 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "allocator/support/options.h"
+#include "tools/tidepool/command_table.h"
 #include "tools/tidepool/commands.h"
 #include "tools/tidepool/console.h"
+#include "tools/tidepool/json_text.h"
 #include "tools/tidepool/option_flags.h"
 
 namespace tidepool::tools {
 namespace {
-
-constexpr char kUsage[] =
-    "usage: tidepool env [--json]\n"
-    "\n"
-    "Lists every option: its variable, the value that a run started here would have,\n"
-    "where the value comes from, the default and the range. Exits with 1 if a variable\n"
-    "has a value that is refused.\n";
 
 /// One option with the value in force.
 struct Shown {
@@ -45,49 +39,23 @@ void print_text(const Shown& shown) {
               range_of(row).c_str(), flag_of(row).c_str());
 }
 
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      char escape[8];
-      std::snprintf(escape, sizeof escape, "\\u%04x", static_cast<unsigned>(c));
-      out += escape;
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
-}
-
 void print_json(const Shown& shown, bool is_last) {
   const OptionRow& row = *shown.row;
   std::printf(
       "  {\"variable\": %s, \"flag\": %s, \"value\": %s, \"source\": %s, \"default\": %s, \"range\": %s,\n"
       "   \"live\": %s, \"group\": %s, \"help\": %s}%s\n",
-      quoted(row.variable).c_str(), quoted(flag_of(row)).c_str(), quoted(shown.value).c_str(),
-      quoted(shown.source).c_str(), quoted(row.default_text).c_str(), quoted(range_of(row)).c_str(),
-      row.scope == OptionScope::kLive ? "true" : "false", quoted(row.group).c_str(), quoted(row.help).c_str(),
-      is_last ? "" : ",");
+      json_quoted(row.variable).c_str(), json_quoted(flag_of(row)).c_str(), json_quoted(shown.value).c_str(),
+      json_quoted(shown.source).c_str(), json_quoted(row.default_text).c_str(),
+      json_quoted(range_of(row)).c_str(), row.scope == OptionScope::kLive ? "true" : "false",
+      json_quoted(row.group).c_str(), json_quoted(row.help).c_str(), is_last ? "" : ",");
 }
 
 }  // namespace
 
 int env_command(std::span<char*> words) {
-  bool json = false;
-  for (const std::string_view word : words) {
-    if (word == "--help" || word == "-h") {
-      std::fputs(kUsage, stdout);
-      return 0;
-    }
-    if (word != "--json") {
-      say("env: unknown option %s; there is --json", std::string(word).c_str());
-      return kExitRefused;
-    }
-    json = true;
-  }
+  CommandWords got;
+  if (const auto code = begin_command("env", words, 0, got)) return *code;
+  const bool json = got.has("--json");
   const auto rows = option_rows();
   if (json) std::puts("[");
   for (const OptionRow& row : rows) {

@@ -3,31 +3,17 @@
 #include <algorithm>
 #include <memory>
 
-#include "allocator/support/edit_distance.h"
+#include "tools/tidepool/command_table.h"
 
 namespace tidepool::tools {
 namespace {
 
-/// The flag that was most likely meant; "" if none was.
-std::string meant_by(std::string_view flag) {
-  std::vector<std::string> flags = {"--help", "--verbose"};
+/// Every flag of `tidepool run`.
+std::vector<std::string> run_flags() {
+  std::vector<std::string> flags;
+  for (const FlagRow& row : flags_of("run")) flags.emplace_back(row.flag);
   for (const OptionRow& row : option_rows()) flags.push_back(flag_of(row));
-  const std::string wanted = (flag.starts_with("--") ? "" : "-") + std::string(flag);
-  const std::string_view word = std::string_view(wanted).substr(2);
-  // "--budget" is a part of what was meant rather than three slips of the pen away from it.
-  constexpr std::size_t kTelling = 4;
-  for (const std::string& known : flags) {
-    if (word.size() >= kTelling && known.find(word) != known.npos) return known;
-  }
-  const std::string* const meant =
-      nearest_item(wanted, flags, [](const std::string& f) -> std::string_view { return f; });
-  return meant == nullptr ? "" : *meant;
-}
-
-std::string unknown_flag(std::string_view flag) {
-  std::string text = "unknown option " + std::string(flag);
-  const std::string meant = flag.size() > 2 ? meant_by(flag) : "";
-  return meant.empty() ? text : text + " (did you mean " + meant + "?)";
+  return flags;
 }
 
 /// The row that a flag names exactly as flag_of() spells it, or null.
@@ -36,6 +22,11 @@ const OptionRow* row_of_flag(std::string_view flag) {
   const auto row =
       std::find_if(rows.begin(), rows.end(), [&](const OptionRow& r) { return flag_of(r) == flag; });
   return row == rows.end() ? nullptr : &*row;
+}
+
+/// "-q, " before the one option that has a letter.
+const char* letter_of(const OptionRow& row) {
+  return std::string_view(row.name) == "quiet" ? "-q, " : "";
 }
 
 }  // namespace
@@ -75,13 +66,14 @@ std::string options_help() {
     if (group != row.group) text += std::string("\n  ") + row.group + "\n";
     group = row.group;
     const bool is_switch = row.kind == OptionKind::kBool;
-    text += "    " + flag_of(row) + (is_switch ? "" : " VALUE") + "\n        " + row.help;
+    text += std::string("    ") + letter_of(row) + flag_of(row) + (is_switch ? "" : " VALUE") + "\n";
+    std::string about = row.help;
     if (!is_switch) {
-      text += " (" + range_of(row);
-      if (row.default_text[0] != '\0') text += std::string("; default ") + row.default_text;
-      text += ")";
+      about += " (" + range_of(row);
+      if (row.default_text[0] != '\0') about += std::string("; default ") + row.default_text;
+      about += ")";
     }
-    text += "\n";
+    text += wrapped(about, 8);
   }
   return text;
 }
@@ -110,7 +102,7 @@ RunArguments parse_run_arguments(std::span<char*> words, std::string* error) {
     if (equals != word.npos && (flag == "--verbose" || flag == "--help"))
       return *error = std::string(flag) + " takes no value", got;
     const OptionRow* const row = row_of_flag(flag);
-    if (row == nullptr) return *error = unknown_flag(flag), got;
+    if (row == nullptr) return *error = unknown_flag(flag, run_flags()), got;
     std::string value = "1";
     if (equals != word.npos) {
       value = word.substr(equals + 1);

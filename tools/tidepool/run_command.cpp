@@ -4,16 +4,16 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 
 #include "allocator/support/options.h"
 #include "allocator/support/units.h"
+#include "tools/tidepool/command_table.h"
 #include "tools/tidepool/commands.h"
 #include "tools/tidepool/console.h"
+#include "tools/tidepool/library_path.h"
 #include "tools/tidepool/option_flags.h"
 #include "tools/tidepool/preload_list.h"
 #include "tools/tidepool/program_check.h"
@@ -25,34 +25,9 @@
 namespace tidepool::tools {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr char kUsage[] =
-    "usage: tidepool run [options] [--] PROGRAM [ARGUMENT...]\n"
-    "\n"
-    "Runs a CUDA program with its device memory managed: it may need more than the\n"
-    "device has, or than --device-budget lets it have. The program's output, input and\n"
-    "exit status are its own; 125 means that tidepool refused, 126 that the program\n"
-    "cannot be executed, 127 that there is none.\n"
-    "\n"
-    "Options (each is also a variable; see tidepool env):\n"
-    "    -v, --verbose\n        Say something at the end even if no memory was managed.\n"
-    "    -q\n        The same as --quiet.\n"
-    "    -h, --help\n        Show this text.\n";
-
 int refuse(const std::string& why) {
   say("run: %s", why.c_str());
   return kExitRefused;
-}
-
-/// The library that belongs to this command: where both are installed, or in the build tree. Where neither
-/// is, the installed place, so that the complaint names it.
-std::string find_library() {
-  std::error_code error;
-  const fs::path prefix = fs::read_symlink("/proc/self/exe", error).parent_path().parent_path();
-  const fs::path installed = prefix / TP_INSTALL_LIBDIR / "tidepool" / "libtidepool.so";
-  const fs::path built = prefix / "lib" / "libtidepool.so";
-  return fs::exists(built, error) && !fs::exists(installed, error) ? built.string() : installed.string();
 }
 
 /// Checks the variables that the job will see. False: it must not start. Of what it may start with, the
@@ -69,7 +44,7 @@ bool accept_environment(std::unique_ptr<Options>& options) {
 
 /// Puts the library in front of the program, or says why that cannot be.
 std::optional<std::string> prepare_preload(const std::string& program) {
-  const std::string library = find_library();
+  const std::string library = library_path();
   if (access(library.c_str(), R_OK) != 0) {
     return "the library " + library + " cannot be read: " + std::strerror(errno) + ". Install Tidepool again";
   }
@@ -101,7 +76,7 @@ int run_command(std::span<char*> words) {
   const RunArguments arguments = parse_run_arguments(words, &error);
   if (!error.empty()) return refuse(error);
   if (arguments.help) {
-    std::printf("%s%s", kUsage, options_help().c_str());
+    std::fputs(usage_text(*find_command("run")).c_str(), stdout);
     return 0;
   }
   for (const auto& [row, value] : arguments.options) setenv(row->variable, value.c_str(), 1);

@@ -1,0 +1,133 @@
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "allocator/support/edit_distance.h"
+#include "allocator/support/message.h"
+#include "allocator/support/options.h"
+#include "allocator/support/stats_page.h"
+#include "tools/tidepool/command_table.h"
+#include "tools/tidepool/commands.h"
+#include "tools/tidepool/console.h"
+#include "tools/tidepool/explain.h"
+#include "tools/tidepool/option_flags.h"
+
+namespace tidepool::tools {
+namespace {
+
+/// One name for each way to write an option, a metric or a code: "--Min-Block" is "min_block".
+std::string plain_name(std::string_view word) {
+  std::string name(word.substr(std::min(word.find_first_not_of('-'), word.size())));
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return c == '-' ? '_' : static_cast<char>(std::tolower(c)); });
+  constexpr std::string_view kPrefix = "tidepool_";
+  return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
+}
+
+struct Topic {
+  std::string name;   ///< as plain_name() writes it
+  std::string shown;  ///< as the user knows it
+  std::string text;
+};
+
+std::string part(const char* title, std::string_view text) {
+  return text.empty() ? "" : std::string(title) + "\n" + wrapped(text, 4);
+}
+
+Topic topic_of(const OptionRow& row) {
+  std::string text = std::string(row.variable) + " · " + flag_of(row) + "\n" + wrapped(row.help, 4);
+  text += "    Values: " + range_of(row) +
+          ". Default: " + (row.default_text[0] == '\0' ? "none" : row.default_text) + ".\n";
+  text += row.scope == OptionScope::kLive ? "    May change while the program runs.\n"
+                                          : "    Read when the program starts.\n";
+  return {row.name, row.variable, text};
+}
+
+Topic topic_of(const MetricRow& row) {
+  constexpr const char* kKinds[] = {"a gauge (goes up and down)", "a counter (only goes up)",
+                                    "the highest value of a gauge"};
+  const std::string unit = row.unit[0] == '\0' ? "a plain number" : std::string("in ") + row.unit;
+  return {row.name, row.name,
+          std::string(row.name) + "\n" + wrapped(row.help, 4) + "    " +
+              kKinds[static_cast<std::size_t>(row.kind)] + ", " + unit + "\n"};
+}
+
+Topic topic_of(const MessageRow& row) {
+  return {plain_name(row.code), row.code,
+          std::string(row.code) + " · " + severity_word(row.severity) + "\n" +
+              wrapped(message_pattern(row.format), 4) + part("Cause", row.cause) +
+              part("What to do", row.remedy)};
+}
+
+std::vector<Topic> all_topics() {
+  std::vector<Topic> topics;
+  for (const MessageRow& row : message_rows()) topics.push_back(topic_of(row));
+  for (const OptionRow& row : option_rows()) topics.push_back(topic_of(row));
+  for (const MetricRow& row : metric_rows()) topics.push_back(topic_of(row));
+  return topics;
+}
+
+}  // namespace
+
+const char* severity_word(Severity severity) {
+  switch (severity) {
+    case Severity::E:
+      return "error";
+    case Severity::W:
+      return "warning";
+    case Severity::I:
+      return "information";
+  }
+  return "";
+}
+
+std::string message_pattern(std::string_view format) {
+  std::string text;
+  while (!format.empty()) {
+    if (format.starts_with("%%")) {
+      text += '%';
+      format.remove_prefix(2);
+    } else if (format[0] == '%') {
+      text += "…";
+      const std::size_t end = format.find_first_of("sdiuxXpcfgeG");
+      format.remove_prefix(end == format.npos ? format.size() : end + 1);
+    } else {
+      text += format[0];
+      format.remove_prefix(1);
+    }
+  }
+  return text;
+}
+
+int explain_command(std::span<char*> words) {
+  // A flag is what is to be explained here, not an option of this command.
+  const std::string wanted = words.empty() ? "" : words[0];
+  const bool is_topic = words.size() == 1 && wanted != "--help" && wanted != "-h";
+  CommandWords got;
+  if (!is_topic) {
+    if (const auto code = begin_command("explain", words, 1, got)) return *code;
+  }
+  if (words.empty()) {
+    for (const MessageRow& row : message_rows()) {
+      std::printf("%s %c %s\n", row.code, static_cast<char>(row.severity),
+                  message_pattern(row.format).c_str());
+    }
+    return 0;
+  }
+  const std::vector<Topic> topics = all_topics();
+  const std::string name = plain_name(wanted);
+  for (const Topic& topic : topics) {
+    if (topic.name == name) return std::fputs(topic.text.c_str(), stdout), 0;
+  }
+  const Topic* const meant =
+      nearest_item(name, topics, [](const Topic& t) -> std::string_view { return t.name; });
+  say("explain: there is no '%s'%s", wanted.c_str(),
+      meant != nullptr ? (" (did you mean " + meant->shown + "?)").c_str()
+                       : "; tidepool explain lists the messages, tidepool env the options");
+  return kExitRefused;
+}
+
+}  // namespace tidepool::tools
