@@ -68,11 +68,13 @@ OptionVerdict read_value(const OptionRow& row, std::string_view text, AutoAmount
   return verdict;
 }
 
-OptionVerdict read_value(const OptionRow& row, std::string_view text, CheckLevel* out) noexcept {
+template <class Word>
+requires std::is_enum_v<Word> OptionVerdict read_value(const OptionRow& row, std::string_view text, Word* out)
+noexcept {
   std::string_view words = row.low;
   for (int index = 0; !words.empty(); ++index) {
     const std::size_t end = std::min(words.find('|'), words.size());
-    if (words.substr(0, end) == text) return *out = static_cast<CheckLevel>(index), kTaken;
+    if (words.substr(0, end) == text) return *out = static_cast<Word>(index), kTaken;
     words.remove_prefix(std::min(end + 1, words.size()));
   }
   return {"it is not one of its words"};
@@ -133,7 +135,7 @@ void describe_refusal(char* buffer, std::size_t size, const OptionRow& row, cons
     const std::string_view text(shown);
     const bool is_amount = row.kind != OptionKind::kBool && row.kind != OptionKind::kPath;
     if (is_amount && text.back() >= '0' && text.back() <= '9') out.put(" (without a unit it means bytes)");
-  } else if (row.kind == OptionKind::kCheckLevel) {
+  } else if (is_word(row.kind)) {
     out.put(" is none of ");
     for (const char c : std::string_view(row.low)) out.put(c == '|' ? ", " : std::string_view(&c, 1));
   } else {

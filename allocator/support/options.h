@@ -10,16 +10,23 @@
 
 namespace tidepool {
 
-/// How the text of an option is read and checked.
+/// How the text of an option is read and checked. To add an option whose value is one of some words: a kind
+/// at the end, an enum with its values in the order of the row's words, and a line in OptionTypeOf below.
 enum class OptionKind : std::uint8_t {
   kBool,           ///< 1/0/on/off/yes/no/true/false
   kBytes,          ///< parse_bytes()
   kDeviceAmount,   ///< parse_amount(), of a device's memory
   kDeviceReserve,  ///< the same, or "auto"
   kHostAmount,     ///< parse_amount(), of host_memory()
-  kCheckLevel,     ///< one of the words in the row's `low`
   kPath,           ///< any text shorter than PATH_MAX
+  // From here on: one of the words in the row's `low`.
+  kCheckLevel,
 };
+
+/// Is the value one of the words in the row's `low`?
+constexpr bool is_word(OptionKind kind) noexcept {
+  return kind >= OptionKind::kCheckLevel;
+}
 
 /// May an option change while the program runs?
 enum class OptionScope : std::uint8_t { kStart, kLive };
@@ -39,36 +46,27 @@ struct AutoAmount {
   Amount amount;
 };
 
+/// The type of a kind's value.
+template <OptionKind K, class T>
+struct OptionTypeIs {
+  using Type = T;
+};
 template <OptionKind K>
 struct OptionTypeOf;
 template <>
-struct OptionTypeOf<OptionKind::kBool> {
-  using Type = bool;
-};
+struct OptionTypeOf<OptionKind::kBool> : OptionTypeIs<OptionKind::kBool, bool> {};
 template <>
-struct OptionTypeOf<OptionKind::kBytes> {
-  using Type = Bytes;
-};
+struct OptionTypeOf<OptionKind::kBytes> : OptionTypeIs<OptionKind::kBytes, Bytes> {};
 template <>
-struct OptionTypeOf<OptionKind::kDeviceAmount> {
-  using Type = Amount;
-};
+struct OptionTypeOf<OptionKind::kDeviceAmount> : OptionTypeIs<OptionKind::kDeviceAmount, Amount> {};
 template <>
-struct OptionTypeOf<OptionKind::kDeviceReserve> {
-  using Type = AutoAmount;
-};
+struct OptionTypeOf<OptionKind::kDeviceReserve> : OptionTypeIs<OptionKind::kDeviceReserve, AutoAmount> {};
 template <>
-struct OptionTypeOf<OptionKind::kHostAmount> {
-  using Type = Amount;
-};
+struct OptionTypeOf<OptionKind::kHostAmount> : OptionTypeIs<OptionKind::kHostAmount, Amount> {};
 template <>
-struct OptionTypeOf<OptionKind::kCheckLevel> {
-  using Type = CheckLevel;
-};
+struct OptionTypeOf<OptionKind::kPath> : OptionTypeIs<OptionKind::kPath, PathText> {};
 template <>
-struct OptionTypeOf<OptionKind::kPath> {
-  using Type = PathText;
-};
+struct OptionTypeOf<OptionKind::kCheckLevel> : OptionTypeIs<OptionKind::kCheckLevel, CheckLevel> {};
 
 /// The values of one process, one member per row of options.def. Trivially copyable. A value-initialised
 /// object holds zeros, not the defaults: start from default_options() or load_options().

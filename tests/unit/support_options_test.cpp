@@ -42,7 +42,7 @@ TEST_CASE("options: every default goes through its own setter") {
 TEST_CASE("options: every bound is inside, and one step beyond is outside") {
   auto options = std::make_unique<Options>();
   for (const OptionRow& row : option_rows()) {
-    if (row.kind == OptionKind::kCheckLevel || row.low[0] == '\0') continue;
+    if (is_word(row.kind) || row.low[0] == '\0') continue;
     INFO(row.variable);
     CHECK(set_option(*options, row, row.low).ok());
     CHECK(set_option(*options, row, row.high).ok());

@@ -38,24 +38,14 @@ std::string flag_of(const OptionRow& row) {
 }
 
 std::string range_of(const OptionRow& row) {
-  switch (row.kind) {
-    case OptionKind::kBool:
-      return "yes or no";
-    case OptionKind::kPath:
-      return "a path";
-    case OptionKind::kCheckLevel: {
-      std::string words;
-      for (const char c : std::string_view(row.low))
-        words += c == '|' ? std::string(", ") : std::string(1, c);
-      return words;
-    }
-    case OptionKind::kDeviceReserve:
-      return std::string("auto, ") + row.low + ".." + row.high;
-    case OptionKind::kBytes:
-    case OptionKind::kDeviceAmount:
-    case OptionKind::kHostAmount:
-      break;
+  if (is_word(row.kind)) {
+    std::string words;
+    for (const char c : std::string_view(row.low)) words += c == '|' ? std::string(", ") : std::string(1, c);
+    return words;
   }
+  if (row.kind == OptionKind::kBool) return "yes or no";
+  if (row.kind == OptionKind::kPath) return "a path";
+  if (row.kind == OptionKind::kDeviceReserve) return std::string("auto, ") + row.low + ".." + row.high;
   return std::string(row.low) + ".." + row.high;
 }
 
