@@ -12,6 +12,9 @@ namespace tidepool::shim {
 template <Hook H>
 struct Call {
   typename HookType<H>::Function real;
+  /// Where the call returns to. Inside this library for the first call of a process: ask who_asks()
+  /// (ownership.h).
+  const void* caller;
   /// The null stream means the calling thread's own stream, not the legacy one.
   static constexpr bool kPerThread = HookType<H>::kPerThread;
   static constexpr const char* kName = HookType<H>::kName;
@@ -30,19 +33,20 @@ template <Hook H, auto Handler, class... A>
 struct Entry<H, Handler, CUresult (*)(A...)> {
   using Function = typename HookType<H>::Function;
 
-  static CUresult call(A... args) noexcept {
+  [[gnu::noinline]] static CUresult call(A... args) noexcept {
     if (g_mode.load(std::memory_order_acquire) != Mode::kActive || t_depth != 0) [[unlikely]] {
-      return call_outside(args...);
+      return call_outside(__builtin_return_address(0), args...);
     }
     const auto real = reinterpret_cast<Function>(active_driver().hooks[static_cast<std::size_t>(H)]);
     if (real == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
     const DepthGuard guard;
-    return Handler(Call<H>{real}, args...);
+    // The exported symbol jumps here, so this is where the program's own call returns to.
+    return Handler(Call<H>{real, __builtin_return_address(0)}, args...);
   }
 
  private:
   // The process' first call, a process that is not managed, or a call from inside ourselves.
-  [[gnu::noinline]] static CUresult call_outside(A... args) noexcept {
+  [[gnu::noinline]] static CUresult call_outside(const void* caller, A... args) noexcept {
     // The driver's own constructors, run by our dlopen of it, may come here: waiting for ourselves would
     // hang.
     if (t_depth != 0 && g_mode.load(std::memory_order_acquire) == Mode::kCold) {
@@ -52,7 +56,10 @@ struct Entry<H, Handler, CUresult (*)(A...)> {
     const Mode mode = enter_process();
     const RealDriver* driver = real_driver();
     if (driver == nullptr) return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
-    if (mode == Mode::kActive && t_depth == 0) return call(args...);
+    if (mode == Mode::kActive && t_depth == 0) {
+      const FirstCall first(caller);
+      return call(args...);
+    }
     const auto real = reinterpret_cast<Function>(driver->hooks[static_cast<std::size_t>(H)]);
     return real != nullptr ? real(args...) : CUDA_ERROR_NOT_SUPPORTED;
   }

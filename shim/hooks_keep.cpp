@@ -8,6 +8,7 @@
 #include "shim/arg_scan.h"
 #include "shim/entry.h"
 #include "shim/managed.h"
+#include "shim/outside_memory.h"
 #include "shim/stream_context.h"
 
 namespace tidepool::shim {
@@ -91,7 +92,9 @@ constexpr auto kStreamDestroy = [](const auto& call, CUstream stream) noexcept {
 // Takes the context's streams and functions with it. Nothing was recorded in those streams (shim/gate.h).
 constexpr auto kContextDestroy = [](const auto& call, CUcontext context) noexcept {
   forget_layouts();
-  return end_context(context, [&] { return call(context); });
+  const CUresult result = end_context(context, [&] { return call(context); });
+  if (result == CUDA_SUCCESS) forget_outside_of(context);
+  return result;
 };
 
 }  // namespace

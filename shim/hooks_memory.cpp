@@ -5,6 +5,7 @@
 #include "shim/arg_scan.h"
 #include "shim/entry.h"
 #include "shim/managed.h"
+#include "shim/ownership.h"
 #include "shim/stream_context.h"
 
 namespace tidepool::shim {
@@ -79,18 +80,20 @@ constexpr auto kTotalMem = [](const auto& call, std::size_t* total, CUdevice dev
 constexpr auto kReset = [](const auto& call, CUdevice device) noexcept {
   forget_streams();
   forget_layouts();
+  const CUcontext context = primary_context(device);
   runtime::Runtime* in_error = forget_managed(device);
   const CUresult result = call(device);
+  if (result == CUDA_SUCCESS && context != nullptr) forget_outside_of(context);
   if (result == CUDA_SUCCESS && in_error != nullptr) in_error->abandon();
   return result;
 };
 
 }  // namespace
 
-TP_HANDLE(cuMemAlloc_v2, kAlloc)
-TP_HANDLE(cuMemAllocPitch_v2, kAllocPitch)
-TP_HANDLE(cuMemFree_v2, kFree)
-TP_HANDLE_PTSZ(cuMemFreeAsync, kFreeAsync)
+TP_HANDLE(cuMemAlloc_v2, kByOwner<kAlloc>)
+TP_HANDLE(cuMemAllocPitch_v2, kByOwner<kAllocPitch>)
+TP_HANDLE(cuMemFree_v2, kFreeByOwner<kFree>)
+TP_HANDLE_PTSZ(cuMemFreeAsync, kFreeByOwner<kFreeAsync>)
 TP_HANDLE(cuMemGetInfo_v2, kGetInfo)
 TP_HANDLE(cuDeviceTotalMem_v2, kTotalMem)
 TP_HANDLE(cuDevicePrimaryCtxReset, kReset)

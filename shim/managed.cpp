@@ -8,6 +8,7 @@
 #include "allocator/cuda/driver_device.h"
 #include "allocator/support/host_memory.h"
 #include "allocator/support/message.h"
+#include "shim/ownership.h"
 #include "shim/process.h"
 #include "shim/real_driver.h"
 
@@ -23,17 +24,6 @@ constinit std::atomic<Managed*> g_managed{nullptr};
 constinit std::mutex g_lock;
 bool g_gave_up = false;       // g_lock
 bool g_said_foreign = false;  // g_lock
-
-// The primary context is what the CUDA runtime uses. Asking must not create one.
-bool is_primary(const runtime::DriverTable& driver, CUcontext context, CUdevice device) noexcept {
-  unsigned flags = 0;
-  int active = 0;
-  if (driver.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || active == 0) return false;
-  CUcontext primary = nullptr;
-  if (driver.cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS) return false;
-  (void)driver.cuDevicePrimaryCtxRelease_v2(device);
-  return primary == context;
-}
 
 Managed* start(const runtime::DriverTable& driver, CUdevice ordinal) noexcept {
   const auto device = runtime::DriverDevice::create(driver, ordinal);
@@ -79,7 +69,8 @@ runtime::Runtime* managed_here() noexcept {
   if (g_gave_up) return nullptr;
   CUdevice device = 0;
   if (driver.cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
-  if (!is_primary(driver, context, device)) {
+  // The primary context is what the CUDA runtime uses.
+  if (primary_context(device) != context) {
     if (!std::exchange(g_said_foreign, true)) report<Msg::TP1010>();
     return nullptr;
   }

@@ -7,6 +7,7 @@
 #include "allocator/support/message.h"
 #include "allocator/support/stats_page.h"
 #include "shim/managed.h"
+#include "shim/outside_memory.h"
 #include "shim/real_driver.h"
 
 extern char** environ;
@@ -15,6 +16,7 @@ namespace tidepool::shim {
 
 std::atomic<Mode> g_mode{Mode::kCold};
 thread_local int t_depth __attribute__((tls_model("initial-exec"))) = 0;
+thread_local const void* t_first_caller __attribute__((tls_model("initial-exec"))) = nullptr;
 
 namespace {
 
@@ -23,10 +25,21 @@ constinit OptionIssues g_issues{};
 pthread_once_t g_start = PTHREAD_ONCE_INIT;
 pthread_once_t g_decision = PTHREAD_ONCE_INIT;
 
+void before_fork() noexcept {
+  lock_for_fork();
+  lock_outside_for_fork();
+}
+
+void after_fork_in_parent() noexcept {
+  unlock_outside_after_fork(false);
+  unlock_after_fork();
+}
+
 // Everything that was managed belongs to the parent, and CUDA is not usable in a child of a process that has
 // initialised it: the child forwards. A child of a process that managed nothing is like any process, also if
 // the parent has looked up driver functions.
 void after_fork_in_child() noexcept {
+  unlock_outside_after_fork(true);
   unlock_after_fork();
   StatsPage::instance().reset_after_fork();
   runtime::EpochRegistry::instance().reset_after_fork();
@@ -49,7 +62,7 @@ void start() noexcept {
   }
   open_messages(g_options.quiet);
   if (!are_options_refused()) StatsPage::attach(g_options.run_dir.c_str());
-  ::pthread_atfork(&lock_for_fork, &unlock_after_fork, &after_fork_in_child);
+  ::pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child);
 }
 
 // Only a process that uses CUDA says what is wrong with the options: most that are started with the library

@@ -39,4 +39,16 @@ class DepthGuard {
   DepthGuard& operator=(const DepthGuard&) = delete;
 };
 
+/// Who made the process' first call, while it is on its way: it goes through the gate twice. Null at other
+/// times.
+extern thread_local const void* t_first_caller __attribute__((tls_model("initial-exec")));
+
+class FirstCall {
+ public:
+  explicit FirstCall(const void* caller) noexcept { t_first_caller = caller; }
+  ~FirstCall() { t_first_caller = nullptr; }
+  FirstCall(const FirstCall&) = delete;
+  FirstCall& operator=(const FirstCall&) = delete;
+};
+
 }  // namespace tidepool::shim

@@ -1,0 +1,26 @@
+#include "shim/ownership.h"
+
+namespace tidepool::shim {
+
+void note_outside(CUdeviceptr at, std::size_t size, const char* library) noexcept {
+  const runtime::DriverTable& driver = active_driver().runtime;
+  OutsideMemory memory{at, Bytes(size), -1, nullptr, library};
+  if (driver.cuCtxGetCurrent(&memory.context) != CUDA_SUCCESS) memory.context = nullptr;
+  if (driver.cuCtxGetDevice(&memory.device) != CUDA_SUCCESS)
+    return;  // not possible where memory was just given
+  add_outside(memory);
+}
+
+CUcontext primary_context(CUdevice device) noexcept {
+  const runtime::DriverTable& driver = active_driver().runtime;
+  unsigned flags = 0;
+  int active = 0;
+  if (driver.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || active == 0)
+    return nullptr;
+  CUcontext primary = nullptr;
+  if (driver.cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS) return nullptr;
+  (void)driver.cuDevicePrimaryCtxRelease_v2(device);
+  return primary;
+}
+
+}  // namespace tidepool::shim
