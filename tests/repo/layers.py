@@ -27,7 +27,8 @@ LAYERS = {
     # Counts calls at the shim's own door: compiled from its sources, linked to nothing of it.
     "tools/probe/doors": ({"shim", "allocator/cuda", "allocator", "allocator/support"}, SYSTEM),
     "tools/workloads": ({"tools/simgpu/include", "allocator/support"}, SYSTEM | {ALL}),
-    "tools/gen": ({"allocator/support"}, SYSTEM),
+    # Of the shim it reads the table of hooks; nothing is linked.
+    "tools/gen": ({"tools/tidepool", "shim", "allocator/support"}, SYSTEM),
     "tools/broker": ({"allocator/support"}, SYSTEM),
     "tools/simgpu": (
         {"tools/simgpu/fatbin", "tools/simgpu/include", "allocator/support"},

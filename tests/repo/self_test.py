@@ -95,7 +95,8 @@ class Includes(Tree):
     def test_every_arrow_of_the_table_ends_in_the_table(self):
         for folder, (used, _) in layers.LAYERS.items():
             self.assertLessEqual(used - {layers.ALL}, set(layers.LAYERS), folder)
-            if folder != "tools/probe/doors":  # goes in at the shim's door, as another library
+            # One goes in at the shim's door, as another library; the other reads its table.
+            if folder not in ("tools/probe/doors", "tools/gen"):
                 self.assertNotIn("shim", used, "nothing uses the shim")
 
 

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# What bash offers behind `tidepool`, word by word.
+# usage: completion_bash_test.sh TIDEPOOL
+set -euo pipefail
+# shellcheck disable=SC1090 # the script under test
+source <("$1" completion bash)
+
+# offers WORD...: what is offered for the last word, sorted, in one line.
+offers() {
+  COMP_WORDS=("$@")
+  COMP_CWORD=$(($# - 1))
+  COMPREPLY=()
+  _tidepool
+  printf '%s\n' "${COMPREPLY[@]}" | sort -u | tr '\n' ' ' | sed 's/ $//'
+}
+# expect WANTED WORD...
+expect() {
+  local wanted=$1 got
+  shift
+  got=$(offers "$@")
+  [[ $got == "$wanted" ]] || { echo "'$*' offers '$got', not '$wanted'"; exit 1; }
+}
+
+expect 'run' tidepool r
+expect 'explain' tidepool exp
+expect '--version' tidepool --v
+expect '--device-budget --device-reserve' tidepool run --device
+expect '--help' tidepool run --device-budget 1GiB --hel
+expect 'cheap' tidepool run --check c
+expect 'cheap full off' tidepool run --check ''
+expect 'full' tidepool run --check = f
+expect '' tidepool run --device-budget ''
+expect '--json' tidepool env --j
+expect 'TP2001 TP2002 TP2003 TP2004 TP2005' tidepool explain TP200
+expect 'TIDEPOOL_DEVICE_BUDGET TIDEPOOL_DEVICE_RESERVE' tidepool explain TIDEPOOL_DEV
+expect 'zsh' tidepool completion z
+# The program and what follows it.
+expect 'mktemp' tidepool run mktem
+expect 'mktemp' tidepool run --device-budget 1GiB -- mktem
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+touch "$folder/--odd" "$folder/input"
+cd "$folder"
+expect 'input' tidepool run -- mktemp inp
+expect '--odd' tidepool run mktemp --o
