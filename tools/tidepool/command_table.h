@@ -46,12 +46,12 @@ struct CommandWords {
   bool help = false;
   std::string error;  ///< not empty: one clause that says what is wrong
   std::vector<std::string_view> words;
+  std::vector<std::pair<std::string_view, std::string_view>>
+      flags;  ///< in the order given, with their values
 
   [[nodiscard]] bool has(std::string_view flag) const;
   /// The argument of the flag, the last if it was given twice; empty if it was not.
   [[nodiscard]] std::string_view value_of(std::string_view flag) const;
-
-  std::vector<std::pair<std::string_view, std::string_view>> flags;
 };
 
 /// Reads the options of a command up to "--" (everything behind it is words). Takes "--flag=value" and

@@ -71,6 +71,7 @@ std::string options_help() {
 RunArguments parse_run_arguments(std::span<char*> words, std::string* error) {
   RunArguments got;
   const auto scratch = std::make_unique<Options>(default_options());
+  const std::vector<FlagRow> flags = flags_of("run");
   std::size_t i = 0;
   for (; i < words.size(); ++i) {
     const std::string_view word = words[i];
@@ -79,32 +80,36 @@ RunArguments parse_run_arguments(std::span<char*> words, std::string* error) {
       break;
     }
     if (word.size() < 2 || word[0] != '-') break;
-    if (word == "--help" || word == "-h") {
-      got.help = true;
-      return got;
-    }
-    if (word == "--verbose" || word == "-v") {
-      got.verbose = true;
+    const std::size_t equals = word.find('=');
+    const std::string_view name = word == "-q" ? "--quiet" : word.substr(0, equals);
+    const auto flag = std::find_if(flags.begin(), flags.end(),
+                                   [&](const FlagRow& f) { return name == f.flag || name == f.letter; });
+    const OptionRow* const row = flag == flags.end() ? row_of_flag(name) : nullptr;
+    if (flag == flags.end() && row == nullptr) return *error = unknown_flag(name, run_flags()), got;
+    const bool is_switch = row == nullptr ? flag->value.empty() : row->kind == OptionKind::kBool;
+    if (row == nullptr && is_switch) {
+      if (equals != word.npos) return *error = std::string(name) + " takes no value", got;
+      got.flags.flags.emplace_back(flag->flag, "");
+      if (flag->flag == "--help") return got.flags.help = true, got;
       continue;
     }
-    const std::size_t equals = word.find('=');
-    const std::string_view flag = word == "-q" ? "--quiet" : word.substr(0, equals);
-    if (equals != word.npos && (flag == "--verbose" || flag == "--help"))
-      return *error = std::string(flag) + " takes no value", got;
-    const OptionRow* const row = row_of_flag(flag);
-    if (row == nullptr) return *error = unknown_flag(flag, run_flags()), got;
-    std::string value = "1";
+    std::string_view value = "1";
     if (equals != word.npos) {
       value = word.substr(equals + 1);
-    } else if (row->kind != OptionKind::kBool) {
+    } else if (!is_switch) {
       if (i + 1 == words.size() || std::string_view(words[i + 1]) == "--") {
-        return *error = std::string(flag) + " needs a value (" + range_of(*row) + ")", got;
+        const std::string wanted = row == nullptr ? std::string(flag->value) : range_of(*row);
+        return *error = std::string(name) + " needs a value (" + wanted + ")", got;
       }
       value = words[++i];
     }
+    if (row == nullptr) {
+      got.flags.flags.emplace_back(flag->flag, value);
+      continue;
+    }
     const OptionVerdict verdict = set_option(*scratch, *row, value);
     if (!verdict.ok()) {
-      const std::string shown = std::string(flag) + (equals != word.npos ? "=" : " ") + value;
+      const std::string shown = std::string(name) + (equals != word.npos ? "=" : " ") + std::string(value);
       char text[1024];
       describe_refusal(text, sizeof text, *row, shown.c_str(), verdict);
       return *error = text, got;

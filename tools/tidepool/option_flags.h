@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "allocator/support/options.h"
+#include "tools/tidepool/command_table.h"
 
 namespace tidepool::tools {
 
@@ -22,8 +23,7 @@ std::string options_help();
 /// `tidepool run`'s arguments, taken apart.
 struct RunArguments {
   std::vector<std::pair<const OptionRow*, std::string>> options;  ///< in the order given
-  bool help = false;
-  bool verbose = false;
+  CommandWords flags;                                             ///< those of commands.def
   std::vector<char*> command;  ///< the program and its arguments; ends with a null pointer
 };
 

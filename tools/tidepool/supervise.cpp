@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
+#include <ctime>
 
 namespace tidepool::tools {
 namespace {
@@ -66,6 +68,15 @@ bool make_pipe(int (&ends)[2]) {
   return ends[0] >= 0 && ends[1] >= 0;
 }
 
+/// Waits for one of the signals, or for the next tick; -1 after a tick.
+int next_signal(const sigset_t& taken, siginfo_t& info, const Ticker& ticker) {
+  if (!ticker) return sigwaitinfo(&taken, &info);
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  const std::int64_t ns = ticker().count();
+  const timespec wait{ns / kSecond, ns % kSecond};
+  return sigtimedwait(&taken, &info, &wait);
+}
+
 /// Reaps what has ended; true, with its status, once that was `child`.
 bool reap(pid_t child, int* status) {
   for (;;) {
@@ -78,7 +89,8 @@ bool reap(pid_t child, int* status) {
 
 }  // namespace
 
-Ending supervise(const std::string& path, char* const* arguments, char* const* environment) {
+Ending supervise(const std::string& path, char* const* arguments, char* const* environment,
+                 const Ticker& ticker) {
   Ending ending;
   int failure[2];
   if (!make_pipe(failure)) return ending.start_errno = errno, ending;
@@ -97,7 +109,7 @@ Ending supervise(const std::string& path, char* const* arguments, char* const* e
   int status = 0;
   while (!reap(child, &status)) {
     siginfo_t info;
-    const int number = sigwaitinfo(&taken, &info);
+    const int number = next_signal(taken, info, ticker);
     // A positive code means the kernel sent it: the terminal, to every process of the group.
     if (number > 0 && number != SIGCHLD && info.si_code <= 0) kill(child, number);
   }

@@ -1,0 +1,120 @@
+#include "tools/tidepool/run_plan.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "tools/tidepool/command_table.h"
+#include "tools/tidepool/config_file.h"
+#include "tools/tidepool/console.h"
+#include "tools/tidepool/library_path.h"
+#include "tools/tidepool/path_template.h"
+#include "tools/tidepool/preload_list.h"
+#include "tools/tidepool/program_check.h"
+#include "tools/tidepool/shell_text.h"
+
+namespace tidepool::tools {
+namespace {
+
+int refuse(const std::string& why) {
+  say("run: %s", why.c_str());
+  return kExitRefused;
+}
+
+/// Checks the variables that the job will see. False: it must not start. Of what it may start with, the
+/// library warns, once the job uses CUDA.
+bool accept_environment(Options& options) {
+  const auto issues = std::make_unique<OptionIssues>();
+  options = load_options(environ, issues.get());
+  if (!issues->any_error() && !(options.strict && issues->count() > 0)) return true;
+  for (const OptionIssue& issue : issues->kept()) {
+    if (!issue.is_unknown || options.strict) say("run: %s. See tidepool env", issue.text);
+  }
+  return false;
+}
+
+/// Puts the library in front of the program, or says why that cannot be.
+std::optional<std::string> prepare_preload(const std::string& program) {
+  const std::string library = library_path();
+  if (access(library.c_str(), R_OK) != 0) {
+    return "the library " + library + " cannot be read: " + std::strerror(errno) + ". Install Tidepool again";
+  }
+  if (library.find_first_of(": ") != library.npos) {
+    return "the library " + library + " lies in a folder with a space or colon, which LD_PRELOAD cannot name";
+  }
+  const ProgramCheck check = check_preloadable(program, library);
+  if (check.exit_code != 0) return check.complaint;
+  setenv("LD_PRELOAD", preload_list(getenv("LD_PRELOAD"), library).c_str(), 1);
+  return std::nullopt;
+}
+
+std::vector<std::string> environment() {
+  std::vector<std::string> all;
+  for (char* const* entry = environ; *entry != nullptr; ++entry) all.emplace_back(*entry);
+  return all;
+}
+
+}  // namespace
+
+std::optional<std::string> apply_config(std::string_view named) {
+  const ConfigFile config = read_config(named);
+  if (!config.error.empty()) return config.error;
+  for (const auto& [row, value] : config.values) setenv(row->variable, value.c_str(), 0);
+  return std::nullopt;
+}
+
+std::optional<int> prepare_run(std::span<char*> words, RunPlan& plan) {
+  std::string error;
+  plan.arguments = parse_run_arguments(words, &error);
+  if (!error.empty()) return refuse(error);
+  if (plan.arguments.flags.help) {
+    std::fputs(usage_text(*find_command("run")).c_str(), stdout);
+    return 0;
+  }
+  plan.old_environment = environment();
+  for (const auto& [row, value] : plan.arguments.options) setenv(row->variable, value.c_str(), 1);
+  if (const auto problem = apply_config(plan.arguments.flags.value_of("--config"))) return refuse(*problem);
+  plan.options = std::make_unique<Options>();
+  if (!accept_environment(*plan.options)) return kExitRefused;
+
+  const ProgramCheck program = find_program(plan.arguments.command[0]);
+  if (program.exit_code != 0) {
+    say("run: %s", program.complaint.c_str());
+    return program.exit_code;
+  }
+  plan.program = program.path;
+  if (plan.options->disable) return std::nullopt;
+  if (const auto problem = prepare_preload(program.path)) return refuse(*problem);
+  if (!plan.options->run_dir.empty()) {
+    const char* const text = plan.options->run_dir.c_str();
+    plan.run_dir = fill_template(text, template_values(program.path), &error);
+    if (!error.empty()) return refuse(std::string("the run folder ") + text + " is not valid: " + error);
+  }
+  return std::nullopt;
+}
+
+std::string dry_run_text(const RunPlan& plan) {
+  std::string text;
+  for (const std::string& entry : environment()) {
+    const auto& old = plan.old_environment;
+    if (entry.starts_with("TIDEPOOL_RUN_DIR=") || std::find(old.begin(), old.end(), entry) != old.end())
+      continue;
+    text += shell_assignment(entry) + " \\\n";
+  }
+  if (!plan.run_dir.empty()) {
+    text += shell_assignment("TIDEPOOL_RUN_DIR=" + plan.run_dir) + " \\\n";
+  } else if (!plan.options->disable) {
+    text = "# TIDEPOOL_RUN_DIR will name a private folder that lasts as long as the run.\n" + text;
+  }
+  std::string command;
+  for (char* const word : plan.arguments.command) {
+    if (word != nullptr) command += (command.empty() ? "" : " ") + shell_quoted(word);
+  }
+  return text + command + "\n";
+}
+
+}  // namespace tidepool::tools
