@@ -1,0 +1,62 @@
+// Iterations in a trace, and words for them: what the tools need and the guest does not.
+
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <new>
+#include <type_traits>
+#include <vector>
+
+#include "planner/plan/iteration.h"
+#include "planner/plan/trace_reader.h"
+
+namespace tidepool::plan {
+namespace {
+
+constexpr std::uint32_t kLongest = 1 << 22;
+
+}  // namespace
+
+IterationVerdict find_iterations(TraceReader& reader) {
+  const std::size_t size = IterationDetector::memory_bytes(kLongest);
+  // Pages that are not needed are not there: most periods are short.
+  void* const memory =
+      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  IterationDetector detector(memory, kLongest);
+  RecordHead head;
+  AnyRecord record;
+  while (reader.next(head, record)) {
+    std::visit(
+        [&](const auto& typed) {
+          if constexpr (requires { operation_of(typed); }) detector.add(operation_of(typed));
+        },
+        record);
+  }
+  const IterationVerdict verdict = detector.verdict();
+  munmap(memory, size);
+  return verdict;
+}
+
+std::string describe(const IterationVerdict& verdict) {
+  const std::string of = " of " + std::to_string(verdict.operations) + " operations";
+  switch (verdict.why_not) {
+    case NoPeriod::kTooFew:
+      return "no period: only " + std::to_string(verdict.operations) + " operations";
+    case NoPeriod::kNoRepeat:
+      return "no period: no sequence" + of + " came three times in a row";
+    case NoPeriod::kGrows:
+      return "no period: what repeats allocates more than it frees, or frees more";
+    case NoPeriod::kTooRare:
+      return "no period: what repeats is only " + std::to_string(verdict.explained) + of;
+    case NoPeriod::kNone:
+      break;
+  }
+  char percent[16];
+  std::snprintf(percent, sizeof percent, "%.1f", 100 * verdict.confidence());
+  return "a period of " + std::to_string(verdict.period) + " operations, " +
+         std::to_string(verdict.iterations) + " iterations (" + std::to_string(verdict.exact) +
+         " exact), which explain " + percent + " % of the operations since it began";
+}
+
+}  // namespace tidepool::plan
