@@ -3,6 +3,8 @@
 
 #include <dlfcn.h>
 
+#include <cstring>
+
 #include "shim/lookup.h"
 #include "shim/process.h"
 #include "shim/real_driver.h"
@@ -24,6 +26,7 @@ tp_dlsym:
   .cfi_adjust_cfa_offset 8
   subq $8, %rsp
   .cfi_adjust_cfa_offset 8
+  movq 24(%rsp), %rdx
   call tp_route_dlsym
   addq $8, %rsp
   .cfi_adjust_cfa_offset -8
@@ -35,6 +38,10 @@ tp_dlsym:
   jne 1f
   jmp *tp_real_dlsym(%rip)
 1:
+  cmpq $-1, %rax
+  jne 2f
+  xorl %eax, %eax
+2:
   ret
   .cfi_endproc
 .size tp_dlsym, .-tp_dlsym
@@ -56,10 +63,17 @@ void tidepool::shim::find_real_dlsym() noexcept {
   __atomic_store_n(&tp_real_dlsym, found, __ATOMIC_RELEASE);
 }
 
-/// What dlsym(handle, name) shall return instead of the C library's answer; null: nothing of ours.
-extern "C" __attribute__((visibility("hidden"), used)) void* tp_route_dlsym(void* handle, const char* name) {
+/// What dlsym(handle, name), called by the code that `caller` is in, shall return instead of the C library's
+/// answer; null: nothing of ours; all ones: null.
+extern "C" __attribute__((visibility("hidden"), used)) void* tp_route_dlsym(void* handle, const char* name,
+                                                                            const void* caller) {
   using namespace tidepool::shim;
   find_real_dlsym();
+  // Functions of the CUDA runtime are found in the scopes as they are, but not because this library has them.
+  if (name != nullptr && std::strncmp(name, "cuda", 4) == 0 && is_runtime_hidden(handle, name, caller)) {
+    (void)real_dlsym(RTLD_NEXT, name);  // for dlerror
+    return reinterpret_cast<void*>(-1);
+  }
   // Only names of the driver, exactly. "cuInit" but not "cudaMalloc", "cublasCreate" or "curl_easy_init".
   if (name == nullptr || name[0] != 'c' || name[1] != 'u' || name[2] < 'A' || name[2] > 'Z') return nullptr;
   // Searches of the global scope find our exported symbol by themselves.

@@ -1,7 +1,11 @@
 // Lookups: by dlsym, and by cuGetProcAddress, where the driver answers first.
 
+#include <dlfcn.h>
+#include <link.h>
+
 #include "shim/entry.h"
 #include "shim/lookup.h"
+#include "shim/next_runtime.h"
 
 namespace tidepool::shim {
 namespace {
@@ -24,6 +28,13 @@ constexpr auto kLookup = [](const auto& call, const char* symbol, void** out, in
 
 void* handle_dlsym(void* handle, const char* name) noexcept {
   return route_dlsym(handle, name);
+}
+
+// Programs ask the global scope whether there is a CUDA runtime at all.
+bool is_runtime_hidden(void* handle, const char* name, const void* caller) noexcept {
+  const RuntimeHook hook = find_runtime_hook(name);
+  if (hook == RuntimeHook::kCount) return false;
+  return (handle == RTLD_DEFAULT || handle == _r_debug.r_map) && !is_runtime_visible(hook, caller);
 }
 
 TP_HANDLE(cuGetProcAddress, kLookup)

@@ -17,4 +17,8 @@ void reroute(const char* symbol, void** out, cuuint64_t flags) noexcept;
 /// of cuGetProcAddress. Comes down to route_dlsym().
 void* handle_dlsym(void* handle, const char* name) noexcept;
 
+/// Also each library's own: true if dlsym(handle, name), asked by the code at `caller`, would find the
+/// library's function of the CUDA runtime where without it there is none. `name` begins with "cuda".
+bool is_runtime_hidden(void* handle, const char* name, const void* caller) noexcept;
+
 }  // namespace tidepool::shim

@@ -9,12 +9,15 @@
 #include "shim/module_owner.h"
 #include "shim/outside_memory.h"
 #include "shim/real_driver.h"
+#include "shim/runtime_door.h"
 
 namespace tidepool::shim {
 
-/// Who asks for memory by a call that returns to `caller` (Call::caller). Hook-safe.
+/// Who asks for memory by a call that returns to `caller` (Call::caller): a CUDA runtime asks for who called
+/// it, as far as that is known. Hook-safe.
 inline Module who_asks(const void* caller) noexcept {
-  return module_of(t_first_caller != nullptr ? t_first_caller : caller);
+  const Module module = module_of(t_first_caller != nullptr ? t_first_caller : caller);
+  return module.owner == Owner::kCudart ? module_of(runtime_mark().caller) : module;
 }
 
 /// Counts memory that the driver gave in the current context.

@@ -9,6 +9,7 @@
 #include "shim/managed.h"
 #include "shim/outside_memory.h"
 #include "shim/real_driver.h"
+#include "shim/runtime_door.h"
 
 extern char** environ;
 
@@ -58,6 +59,7 @@ void start() noexcept {
   if (g_options.disable) {
     g_mode.store(Mode::kDisabled);
     redirect_all(&next_definition);
+    disable_runtime_door();
     return;
   }
   open_messages(g_options.quiet);

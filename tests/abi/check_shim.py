@@ -12,27 +12,30 @@ ALLOWED_NEEDED = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}
 NEWEST_GLIBC = (2, 36)
 
 
-def check_exports(library, table):
-    wanted = elf.hook_names(table)
+def check_exports(library, tables):
+    wanted = set().union(*map(elf.hook_names, tables))
     exported = elf.exports(library)
     names = {name for name, _ in exported if name != "dlsym"}
-    found = [f"{name} is in {Path(table).name} but not exported" for name in sorted(wanted - names)]
-    found += [f"{name} is exported but not in {Path(table).name}" for name in sorted(names - wanted)]
+    listed = " and ".join(Path(table).name for table in tables)
+    found = [f"{name} is in {listed} but not exported" for name in sorted(wanted - names)]
+    found += [f"{name} is exported but not in {listed}" for name in sorted(names - wanted)]
+    # Programs ask for the runtime's functions in a version of their own; only a symbol without one serves them all.
+    found += [f"{name} is exported as {version}" for name, version in sorted(exported) if name.startswith("cuda") and version]
     dlsym = {(name, version) for name, version in exported if name == "dlsym"}
     if dlsym != DLSYM:
         found.append(f"dlsym is exported as {sorted(dlsym)}, want {sorted(DLSYM)}")
     return found
 
 
-def check_needed(library, _table):
+def check_needed(library, _tables):
     return [f"needs {name}" for name in elf.needed(library) if name not in ALLOWED_NEEDED]
 
 
-def check_unique(library, _table):
+def check_unique(library, _tables):
     return [f"{name} is STB_GNU_UNIQUE" for name in elf.unique_symbols(library)]
 
 
-def check_undefined(library, _table):
+def check_undefined(library, _tables):
     return [
         f"{name} is taken from outside glibc"
         for name, version in sorted(elf.imports(library))
@@ -40,7 +43,7 @@ def check_undefined(library, _table):
     ]
 
 
-def check_glibc(library, _table):
+def check_glibc(library, _tables):
     found = []
     for name, version in sorted(elf.imports(library)):
         number = version.removeprefix("GLIBC_")
@@ -61,7 +64,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("check", choices=sorted(CHECKS))
     parser.add_argument("--library", type=Path, required=True)
-    parser.add_argument("--hooks", type=Path, help="shim/hooks.def")
+    parser.add_argument("--hooks", type=Path, nargs="+", help="shim/hooks.def, shim/runtime_hooks.def")
     arguments = parser.parse_args()
     findings = CHECKS[arguments.check](arguments.library, arguments.hooks)
     print("\n".join(findings))

@@ -40,35 +40,35 @@ class Library(unittest.TestCase):
     def test_accepts_a_polite_library(self):
         library = self.build(self.GOOD, *self.STATIC)
         for check in ("needed", "unique", "undefined", "glibc"):
-            self.assertEqual(check_shim.CHECKS[check](library, self.table), [])
-        self.assertEqual(len(check_shim.check_exports(library, self.table)), 1)  # dlsym is missing
+            self.assertEqual(check_shim.CHECKS[check](library, [self.table]), [])
+        self.assertEqual(len(check_shim.check_exports(library, [self.table])), 1)  # dlsym is missing
 
     def test_refuses_a_forgotten_and_a_leaked_export(self):
         source = self.GOOD.replace("cuLaunchKernel_ptsz", "cuSomethingElse")
-        found = check_shim.check_exports(self.build(source, *self.STATIC), self.table)
+        found = check_shim.check_exports(self.build(source, *self.STATIC), [self.table])
         self.assertIn("cuLaunchKernel_ptsz is in hooks.def but not exported", found)
         self.assertIn("cuSomethingElse is exported but not in hooks.def", found)
 
     def test_refuses_a_second_library(self):
         source = self.GOOD + "#include <string>\nextern \"C\" int cuMore(char* c) { return std::stoi(c); }\n"
-        self.assertIn("needs libstdc++.so.6", check_shim.check_needed(self.build(source), self.table))
+        self.assertIn("needs libstdc++.so.6", check_shim.check_needed(self.build(source), [self.table]))
 
     def test_refuses_a_unique_symbol(self):
         source = "template <class T> struct S { static T* get() { static T value; return &value; } };\n"
         source += 'extern "C" void* cuInit() { return S<int>::get(); }\n'
         library = self.build(source, *self.STATIC, script="{ global: *; };")
-        self.assertNotEqual(check_shim.check_unique(library, self.table), [])
+        self.assertNotEqual(check_shim.check_unique(library, [self.table]), [])
 
     def test_refuses_a_symbol_from_elsewhere(self):
         source = 'extern "C" { int unw_backtrace(); int cuInit() { return unw_backtrace(); } }\n'
-        found = check_shim.check_undefined(self.build(source, *self.STATIC), self.table)
+        found = check_shim.check_undefined(self.build(source, *self.STATIC), [self.table])
         self.assertEqual(found, ["unw_backtrace is taken from outside glibc"])
 
     def test_refuses_a_newer_glibc(self):
         library = self.build('#include <unistd.h>\nextern "C" int cuInit() { return getpid(); }\n', *self.STATIC)
         newest, check_shim.NEWEST_GLIBC = check_shim.NEWEST_GLIBC, (2, 1)
         self.addCleanup(setattr, check_shim, "NEWEST_GLIBC", newest)
-        self.assertIn("getpid needs glibc 2.2.5", check_shim.check_glibc(library, self.table))
+        self.assertIn("getpid needs glibc 2.2.5", check_shim.check_glibc(library, [self.table]))
 
     def test_refuses_a_runtime_without_its_version_node(self):
         source = 'extern "C" int cudaMalloc() { return 0; }\n'

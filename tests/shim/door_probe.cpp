@@ -31,6 +31,12 @@ void dlsym_door() {
     EXPECT(dlsym(driver(), name) == nullptr);
     EXPECT(dlerror() != nullptr);
   }
+  // That this library has functions of the CUDA runtime makes no program believe that there is one.
+  for (void* const scope : {RTLD_DEFAULT, dlopen(nullptr, RTLD_NOW)}) {
+    (void)dlerror();
+    EXPECT(dlsym(scope, "cudaMalloc") == nullptr);
+    EXPECT(dlerror() != nullptr);
+  }
   EXPECT(dlsym(RTLD_DEFAULT, "getpid") == reinterpret_cast<void*>(&getpid));
   EXPECT(tp_test_position() == 2);
 }

@@ -8,7 +8,9 @@
 
 include_guard(GLOBAL)
 
-# Writes the version script that exports the door, and puts its path into `out`.
+# Writes the version script that exports the door, and puts its path into `out`. What it does not name is exported
+# if the sources say so: the functions of runtime_hooks.def, without a version, so that they serve programs that ask
+# for any version of libcudart's. All else is hidden by the compiler, but for what C++'s own headers make visible.
 function(tp_private_door_map out)
   set(exports "")
   file(STRINGS ${PROJECT_SOURCE_DIR}/shim/hooks.def rows REGEX "^TP_HOOK")
@@ -25,7 +27,7 @@ function(tp_private_door_map out)
   file(CONFIGURE OUTPUT ${map} @ONLY CONTENT
 "TIDEPOOL_1 {
   global:
-@exports@  local: *;
+@exports@  local: _*; tp_*;
 };
 GLIBC_2.2.5 { };
 GLIBC_2.34 { };

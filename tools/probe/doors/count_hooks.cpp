@@ -105,6 +105,11 @@ void* handle_dlsym(void* handle, const char* name) noexcept {
   return route_dlsym(handle, name);
 }
 
+// It has none.
+bool is_runtime_hidden(void*, const char*, const void*) noexcept {
+  return false;
+}
+
 bool handle_unknown(const char* symbol) noexcept {
   if (t_depth == 0 && g_mode.load(std::memory_order_acquire) == Mode::kActive) {
     doors::count_guarded_call(symbol);
