@@ -91,7 +91,7 @@ void Arena::fill_chunks(DevicePtr at, Bytes span, BlockId id) noexcept {
   for (std::uint64_t i = 0; i < span / kChunk; ++i) chunks_[first + i].store(id, std::memory_order_release);
 }
 
-DeviceResult<BlockId> Arena::add(Bytes requested, Bytes span, bool is_slab) noexcept {
+DeviceResult<BlockId> Arena::add(Bytes requested, Bytes span) noexcept {
   const std::lock_guard guard(lock_);
   const DeviceResult<DevicePtr> at = take_addresses(span);
   if (!at.ok()) return Err{at.error()};
@@ -108,9 +108,9 @@ DeviceResult<BlockId> Arena::add(Bytes requested, Bytes span, bool is_slab) noex
   block.base = *at;
   block.set_requested(requested);
   block.span = span;
-  block.is_slab = is_slab;
   if (block.kept.exchange(false)) block.pins.fetch_sub(1, std::memory_order_release);
   block.forget_uses();
+  block.touched.store(false, std::memory_order_relaxed);
   block.last_use.store(0, std::memory_order_relaxed);
   block.settle(BlockState::kReserved);
   fill_chunks(*at, span, id);

@@ -46,7 +46,7 @@ class Arena {
   [[nodiscard]] BlockId end_id() const noexcept { return end_id_.load(std::memory_order_acquire); }
 
   /// A block with `span` bytes of addresses (whole chunks), in state kReserved, with nothing behind it.
-  DeviceResult<BlockId> add(Bytes requested, Bytes span, bool is_slab = false) noexcept;
+  DeviceResult<BlockId> add(Bytes requested, Bytes span) noexcept;
   /// Calls `visit(id, block)` for every block that is allocated, with the arena locked: the only way to look
   /// at blocks that another thread may free and allocate meanwhile.
   template <class Visit>

@@ -24,14 +24,6 @@ const char* to_string(BlockState state) noexcept {
   return "?";
 }
 
-bool Block::touched() const noexcept {
-  if (used_widely.load(std::memory_order_relaxed)) return true;
-  for (const auto& use : uses) {
-    if (use.load(std::memory_order_relaxed) != 0) return true;
-  }
-  return false;
-}
-
 void Block::forget_uses() noexcept {
   for (auto& use : uses) use.store(0, std::memory_order_relaxed);
   used_widely.store(false, std::memory_order_relaxed);

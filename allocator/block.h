@@ -71,6 +71,14 @@ class Use {
   std::uint64_t raw_ = 0;
 };
 
+/// An allocation of the program: where it starts, what was asked for, and what whoever allocated it has noted
+/// with it (the pool that it counts for, say). A zero size is none.
+struct Allocation {
+  DevicePtr base;
+  Bytes size;
+  std::uint8_t tag = 0;
+};
+
 /// A piece of physical memory behind part of a block.
 struct Extent {
   PhysicalHandle handle{};
@@ -88,7 +96,8 @@ struct Block {
   std::atomic<std::uint64_t> word{0};
   /// Who needs it to stay: launches between check and enqueue, slabs, everything after a capture began.
   std::atomic<std::uint32_t> pins{0};
-  /// Set when a fifth stream uses the block: then it is idle only when the whole device has passed.
+  /// Set when a fifth stream uses the block: then it is idle only when the whole device has passed. Uses
+  /// outlive an allocation: whoever is given the memory next has to respect them.
   std::atomic<bool> used_widely{false};
   /// Value of the launch counter at the last use; the evictor takes the smallest.
   std::atomic<std::uint64_t> last_use{0};
@@ -98,10 +107,24 @@ struct Block {
 
   DevicePtr base;
   std::atomic<std::uint64_t> requested_bytes{0};  ///< what the program asked for; stale when freed
+  std::atomic<std::uint8_t> tag{0};               ///< Allocation::tag; stale when freed
   Bytes span;                                     ///< whole granules; what is mapped and accounted
   std::vector<Extent> extents;                    ///< physical memory, in address order
   HostSlot host;                                  ///< where the contents are in kOut
-  bool is_slab = false;
+  /// Not null: small allocations share it, and this is what knows them (SlabHeap).
+  std::atomic<void*> slab{nullptr};
+  /// Counted among the blocks that may move (Residency::count).
+  std::atomic<bool> counted{false};
+  /// Anything was enqueued that could have written to it since it was allocated.
+  std::atomic<bool> touched{false};
+  /// Its place in the free list while it is kFreed; the list's alone.
+  struct FreeLinks {
+    BlockId older = kNoBlock, newer = kNoBlock;  // by age
+    BlockId before = kNoBlock, next = kNoBlock;  // of one size and stream
+    std::uint64_t age = 0;
+    std::uint16_t stream = 0;
+    std::uint16_t shard = 0;
+  } free;
   /// One of the pins is for as long as the block is allocated: slabs, and what may not move (see Runtime).
   std::atomic<bool> kept{false};
 
@@ -118,8 +141,6 @@ struct Block {
   }
   void set_requested(Bytes size) noexcept { requested_bytes.store(size.count(), std::memory_order_relaxed); }
 
-  /// True once anything was enqueued that could have written to it since it was allocated.
-  [[nodiscard]] bool touched() const noexcept;
   /// Forgets all uses. Only while the block is idle and nobody launches on it.
   void forget_uses() noexcept;
   [[nodiscard]] Bytes backed() const noexcept;

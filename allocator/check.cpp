@@ -55,7 +55,7 @@ const char* Residency::check() noexcept {
 }
 
 const char* Residency::check_locked() noexcept {
-  const std::lock_guard guard(freed_lock_);
+  const FreeList::Held freed(freed_);
   Bytes backed;
   Bytes slots;
   const char* broken = nullptr;
@@ -65,7 +65,7 @@ const char* Residency::check_locked() noexcept {
     if (broken == nullptr) broken = check_block(arena_, id);
   });
   if (broken != nullptr) return broken;
-  for (const BlockId id : freed_) backed += arena_.block(id).backed();
+  freed.for_each([&](BlockId id) { backed += arena_.block(id).backed(); });
   for (const Incoming& incoming : incoming_) slots += size_of(incoming.slot);
   for (const Eviction& eviction : evictions_) slots += size_of(eviction.slot);
   for (const Lost& lost : lost_) slots += size_of(lost.slot);
@@ -73,10 +73,11 @@ const char* Residency::check_locked() noexcept {
     return "device memory does not add up: blocks + spare != created";
   if (pool_.created() > pool_.limit()) return "more device memory was created than allowed";
   if (slots != host_.used()) return "host memory does not add up: slots != used";
-  for (const BlockId id : freed_) {
-    if (arena_.block(id).load().state() != BlockState::kFreed) return "a block on the free list is not free";
-  }
-  return nullptr;
+  freed.for_each([&](BlockId id) {
+    if (arena_.block(id).load().state() != BlockState::kFreed)
+      broken = "a block on the free list is not free";
+  });
+  return broken;
 }
 
 }  // namespace tidepool::runtime

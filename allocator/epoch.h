@@ -37,6 +37,13 @@ class EpochRegistry {
   /// the slow path, where pins protect it). Hook-safe after the first call of a thread.
   Slot* mine() noexcept;
 
+  /// A small number of the calling thread, the same while it lives; 0 where it has no slot. Hook-safe as
+  /// mine().
+  std::uint32_t my_number() noexcept {
+    const Slot* slot = mine();
+    return slot != nullptr ? static_cast<std::uint32_t>(slot - slots_) : 0;
+  }
+
   /// Waits until every slot that is odd now has changed. Those that have not when `bound` is over are stuck
   /// in the driver (a full queue, say): the answer has the bits of the blocks that they launch on. Zero:
   /// nobody is stuck. Spins and yields; the caller's own slot must be even.

@@ -33,37 +33,29 @@ Status Residency::acquire(Block& block) noexcept {
 bool Residency::make_room(Bytes missing) noexcept {
   const Nanos deadline = monotonic_now() + kPatience;
   for (;;) {
-    const std::uint64_t frees = frees_so_far();
+    const std::uint64_t frees = freed_.added();
     if (strip_freed()) return true;
-    while (!evictions_.empty()) {
+    // What was freed costs no copy: the device is behind, and waiting for it leaves its queue full.
+    if (wait_for_freed()) continue;
+    if (!device_error_.ok()) return false;
+    if (!evictions_.empty()) {
       if (finish_eviction()) return true;
       if (!device_error_.ok()) return false;
+      continue;  // its block may have been freed meanwhile
     }
     start_evictions(missing);
     if (!evictions_.empty()) continue;
     // Blocks on their way in can be evicted, and their host slots used, once they have arrived.
     if (wait_for_incoming()) continue;
     if (!device_error_.ok()) return false;
-    if (wait_for_freed()) continue;
-    if (!device_error_.ok()) return false;
     // What is left is held by launches between their check and their enqueue; they do not wait for us.
     const bool held = others_hold_memory();
     // Asked after the look: a free before it is counted here, one after it was still held then.
-    if (frees_so_far() != frees) continue;
+    if (freed_.added() != frees) continue;
     if (host_is_full_ || !held || monotonic_now() > deadline) return false;
     const timespec nap{0, 50'000};
     ::nanosleep(&nap, nullptr);
   }
-}
-
-std::uint64_t Residency::frees_so_far() noexcept {
-  const std::lock_guard guard(freed_lock_);
-  return frees_;
-}
-
-void Residency::add_freed(BlockId id) noexcept {
-  freed_.push_back(id);
-  ++frees_;
 }
 
 bool Residency::others_hold_memory() noexcept {
@@ -83,44 +75,51 @@ bool Residency::being_copied(BlockId id) const noexcept {
                      [&](const Eviction& eviction) { return eviction.id == id; });
 }
 
-// Freed pairs that some stream may still touch (a copy that came too late) become idle. True if the latest
-// strip_freed() left any out for that; they may have become idle by themselves meanwhile.
+// The oldest freed pair that some stream may still touch becomes idle. True if the latest strip_freed() left
+// any out for that; they may have become idle by themselves meanwhile.
 bool Residency::wait_for_freed() noexcept {
-  if (!freed_was_busy_) return false;
-  const std::lock_guard guard(freed_lock_);
-  if (const Status status = device_.synchronize(); !status.ok()) {
+  const FreeList::Entry busy = freed_.oldest_busy();
+  if (busy.id == kNoBlock) return false;
+  const Block& block = arena_.block(busy.id);
+  Status status = kOk;
+  const bool is_widely_used = block.used_widely.load(std::memory_order_acquire);
+  if (is_widely_used) {
+    status = device_.synchronize();
+  } else {
+    for (const auto& use : block.uses) {
+      if (status.ok()) status = streams_.wait_host(Use::from_raw(use.load(std::memory_order_acquire)));
+    }
+  }
+  if (!status.ok()) {
     device_error_ = status;
     return false;
   }
-  for (const BlockId id : freed_) {
-    if (!being_copied(id)) arena_.block(id).forget_uses();
-  }
+  if (is_widely_used) freed_.forget_uses(busy);
   return true;
 }
 
 // Takes the memory of one freed pair, oldest first.
 bool Residency::strip_freed() noexcept {
-  const std::lock_guard guard(freed_lock_);
-  freed_was_busy_ = false;
-  for (auto it = freed_.begin(); it != freed_.end(); ++it) {
-    const BlockId id = *it;
+  refused_.clear();
+  for (;;) {
+    const BlockId id = freed_.take_oldest_idle([&](BlockId one) {
+      return being_copied(one) || std::find(refused_.begin(), refused_.end(), one) != refused_.end();
+    });
+    if (id == kNoBlock) return false;
     Block& block = arena_.block(id);
-    if (being_copied(id) || !is_idle(block)) {
-      freed_was_busy_ = true;
-      continue;
-    }
     const Bytes before = block.backed();
     block.settle(BlockState::kUnmapping);
     unmap_extents(block);
     block.settle(BlockState::kFreed);
-    if (block.backed() == before) continue;  // refused; the next one may do
+    const bool is_refused = block.backed() == before;
     if (block.extents.empty()) {
-      freed_.erase(it);
       arena_.remove(id);
+    } else {
+      freed_.put_back(id);
     }
-    return true;
+    if (!is_refused) return true;
+    refused_.push_back(id);  // the next one may do
   }
-  return false;
 }
 
 const std::vector<BlockId>& Residency::choose_victims(Bytes missing) noexcept {
@@ -169,8 +168,8 @@ void Residency::start_evictions(Bytes missing) noexcept {
 
 void Residency::begin_copy_out(BlockId id, StateWord outgoing) noexcept {
   Block& block = arena_.block(id);
-  if (!block.touched()) {
-    evictions_.push_back({id, outgoing, {}, {}});
+  if (!block.touched.load(std::memory_order_acquire)) {
+    evictions_.push_back({id, outgoing, {}, {}});  // uses of the memory's last life are waited for at the end
     return;
   }
   DeviceResult<HostSlot> slot = host_.allocate(block.requested().round_up(kGranule));
@@ -200,12 +199,26 @@ void Residency::begin_copy_out(BlockId id, StateWord outgoing) noexcept {
   }
 }
 
+// Until nothing on the device touches the memory any more: a copy out came after all uses.
+Status Residency::wait_for(const Eviction& eviction) noexcept {
+  if (eviction.copied) return streams_.wait_host(eviction.copied);
+  const Block& block = arena_.block(eviction.id);
+  if (block.used_widely.load(std::memory_order_acquire)) return device_.synchronize();
+  Status status = kOk;
+  for (const auto& use : block.uses) {
+    // A launch that took the block back adds uses; they are none of ours.
+    if (block.load() != eviction.outgoing) break;
+    if (status.ok()) status = streams_.wait_host(Use::from_raw(use.load(std::memory_order_acquire)));
+  }
+  return status;
+}
+
 // Ends the oldest eviction; true if memory came free.
 bool Residency::finish_eviction() noexcept {
   Eviction eviction = std::move(evictions_.front());
   evictions_.pop_front();
   Block& block = arena_.block(eviction.id);
-  if (const Status status = streams_.wait_host(eviction.copied); !status.ok()) {
+  if (const Status status = wait_for(eviction); !status.ok()) {
     device_error_ = status;
     block.move(eviction.outgoing, BlockState::kResident);
     lost_.push_back({std::move(eviction.slot), eviction.copied});

@@ -1,7 +1,5 @@
 #include "allocator/residency.h"
 
-#include <sched.h>
-
 #include <algorithm>
 
 #include "allocator/support/message.h"
@@ -17,7 +15,8 @@ Residency::Residency(Device& device, Arena& arena, HandlePool& pool, HostArena& 
       host_(host),
       streams_(streams),
       engine_(device, streams),
-      check_(check) {}
+      check_(check),
+      freed_(arena, streams) {}
 
 Residency::~Residency() {
   for (BlockId id = 1; id < arena_.end_id(); ++id) unmap_extents(arena_.block(id));
@@ -131,7 +130,8 @@ Status Residency::bring_all(std::span<const BlockId> set, WorkName what) noexcep
   // All copies out start before the first copy in, so that both directions run at once.
   device_error_ = kOk;
   failed_copies_ = 0;
-  if (absent > pool_.available()) start_evictions(absent - pool_.available());
+  if (const Bytes at_hand = pool_.available() + freed_.bytes(); absent > at_hand)
+    start_evictions(absent - at_hand);
   Status status = kOk;
   for (const BlockId id : wanted_) {
     status = bring(id);
@@ -262,75 +262,6 @@ bool Residency::wait_for_incoming() noexcept {
   return true;
 }
 
-Status Residency::free(BlockId id) noexcept {
-  Block& block = arena_.block(id);
-  if (block.load().state() != BlockState::kFreed) release_kept(block);
-  for (;;) {
-    {
-      const std::lock_guard guard(freed_lock_);
-      const StateWord word = block.load();
-      switch (word.state()) {
-        case BlockState::kFreed:
-          return kInvalidValue;
-        case BlockState::kResident:
-          if (!block.move(word, BlockState::kFreed)) continue;
-          block.forget_uses();
-          add_freed(id);
-          return kOk;
-        case BlockState::kIncoming:  // its host slot belongs to the list of incoming copies
-        case BlockState::kOutgoing:  // its host slot belongs to the eviction, which notices
-          if (!block.move(word, BlockState::kFreed)) continue;
-          add_freed(id);
-          return kOk;
-        case BlockState::kReserved:
-        case BlockState::kOut:
-          if (!block.move(word, BlockState::kFreed)) continue;
-          host_.release(block.host);
-          block.host.clear();
-          if (block.extents.empty()) {
-            arena_.remove(id);
-          } else {
-            add_freed(id);  // a mapping that could not be taken back; strip_freed tries again
-          }
-          return kOk;
-        case BlockState::kBinding:
-        case BlockState::kUnmapping:
-          break;
-      }
-    }
-    ::sched_yield();  // a transition in the slow path; it ends with its driver calls
-  }
-}
-
-// No work may be pending that was enqueued for the block's last life, be it our own copy in.
-bool Residency::is_idle(const Block& block) noexcept {
-  if (block.used_widely.load(std::memory_order_acquire)) return false;
-  return std::all_of(block.uses.begin(), block.uses.end(), [&](const auto& use) {
-    return streams_.passed(Use::from_raw(use.load(std::memory_order_acquire)));
-  });
-}
-
-BlockId Residency::take_freed(Bytes requested, Bytes span) noexcept {
-  const std::lock_guard guard(freed_lock_);
-  auto best = freed_.end();
-  for (auto it = freed_.begin(); it != freed_.end(); ++it) {
-    const Block& block = arena_.block(*it);
-    if (block.span < span || block.span - span > Bytes(block.span.count() / kMostWaste)) continue;
-    if (block.backed() != block.span || block.pins.load(std::memory_order_acquire) != 0) continue;
-    if (best != freed_.end() && block.span >= arena_.block(*best).span) continue;
-    if (is_idle(block)) best = it;
-  }
-  if (best == freed_.end()) return kNoBlock;
-  const BlockId id = *best;
-  Block& block = arena_.block(id);
-  freed_.erase(best);
-  block.forget_uses();
-  block.set_requested(requested);
-  block.is_slab = false;  // it may have been one
-  block.settle(BlockState::kResident);
-  return id;
-}
-
 Status Residency::keep(std::span<const BlockId> set, WorkName what) noexcept {
   if (const Status status = make_resident(set, nullptr, what); !status.ok()) return status;
   for (const BlockId id : set) {
@@ -340,6 +271,7 @@ Status Residency::keep(std::span<const BlockId> set, WorkName what) noexcept {
       continue;
     }
     kept_bytes_.fetch_add(block.span.count(), std::memory_order_relaxed);
+    uncount(block);
     // Freed in between: then the free saw no kept block, or takes it back as well; one of the two does.
     if (block.load().state() == BlockState::kFreed) release_kept(block);
   }
@@ -374,11 +306,7 @@ Status Residency::refuse_to_keep(Bytes asked) noexcept {
 }
 
 bool Residency::may_keep(Bytes span) const noexcept {
-  Bytes largest;
-  arena_.for_each_allocated([&](BlockId, const Block& block) {
-    if (!block.kept.load(std::memory_order_relaxed)) largest = std::max(largest, block.span);
-  });
-  return kept() + span + largest <= pool_.limit();
+  return kept() + span + largest() <= pool_.limit();
 }
 
 Status Residency::freeze(std::span<const BlockId> live, WorkName what) noexcept {

@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "allocator/arena.h"
+#include "allocator/free_list.h"
 #include "allocator/handle_pool.h"
 #include "allocator/host_arena.h"
+#include "allocator/size_census.h"
 #include "allocator/streams.h"
 #include "allocator/support/options.h"
 #include "allocator/swap_engine.h"
@@ -73,12 +75,21 @@ class Residency {
   Status make_resident(std::span<const BlockId> set, Stream* stream, WorkName what) noexcept;
   void unpin(std::span<const BlockId> set) noexcept;
 
-  /// The program gives the block back; all its work on it has been waited for. kInvalidValue if it is freed
-  /// already. The block keeps its address and memory together as a pair for take_freed().
-  Status free(BlockId id) noexcept;
+  /// The program gives the block back. `freed_by`: what must pass before the memory may be used outside that
+  /// stream; none: all work on it has been waited for. kInvalidValue if it is freed already. The block keeps
+  /// its address and memory together as a pair for take_freed().
+  Status free(BlockId id, Use freed_by) noexcept;
+  /// The same in the order of a stream, where its work is already ordered after all work on the block.
+  Status free_in(BlockId id, Stream& stream) noexcept;
   /// A freed pair for an allocation of `requested` bytes: the same span, or one with at most an eighth
-  /// wasted.
-  BlockId take_freed(Bytes requested, Bytes span) noexcept;
+  /// wasted. `stream`: in whose order the memory will be used first; null for use at once anywhere.
+  BlockId take_freed(Bytes requested, Bytes span, Stream* stream) noexcept;
+  /// A block at an address of its own, without memory.
+  DeviceResult<BlockId> new_block(Bytes requested, Bytes span) noexcept;
+  /// The block counts as one that may move until it is kept or freed.
+  void count(Block& block) noexcept;
+  /// The largest block that may move, or up to an eighth more.
+  [[nodiscard]] Bytes largest() const noexcept { return census_.largest(); }
 
   /// make_resident(), and the blocks stay on the device until they are freed.
   Status keep(std::span<const BlockId> set, WorkName what) noexcept;
@@ -144,7 +155,8 @@ class Residency {
   Status copy_in(BlockId id, Block& block) noexcept;
   void settle_incoming() noexcept;
   bool wait_for_incoming() noexcept;
-  bool is_idle(const Block& block) noexcept;
+  bool move_to_freed(Block& block, StateWord word, Use freed_by) noexcept;
+  void uncount(Block& block) noexcept;
   void release_kept(Block& block) noexcept;
 
   // Making room; eviction.cpp
@@ -156,10 +168,9 @@ class Residency {
   void start_evictions(Bytes missing) noexcept;
   const std::vector<BlockId>& choose_victims(Bytes missing) noexcept;
   void begin_copy_out(BlockId id, StateWord outgoing) noexcept;
+  Status wait_for(const Eviction& eviction) noexcept;
   bool finish_eviction() noexcept;
   bool others_hold_memory() noexcept;
-  std::uint64_t frees_so_far() noexcept;
-  void add_freed(BlockId id) noexcept;  // with freed_lock_
   void finish_all_evictions() noexcept;
 
   void publish_stats() noexcept;
@@ -188,10 +199,10 @@ class Residency {
   std::vector<std::pair<std::uint64_t, BlockId>> candidates_;
   std::vector<BlockId> victims_;
 
-  std::mutex freed_lock_;        // freed_, and every move out of kFreed
-  std::vector<BlockId> freed_;   // pairs of address and memory, oldest first
-  std::uint64_t frees_ = 0;      // how many ever came into freed_
-  bool freed_was_busy_ = false;  // when strip_freed() last looked; in the slow path only
+  std::vector<BlockId> refused_;  // turnstile; freed blocks whose memory the driver would not take back
+
+  FreeList freed_;
+  SizeCensus census_;
 };
 
 }  // namespace tidepool::runtime

@@ -45,7 +45,7 @@ Runtime::Runtime(Device& device, std::unique_ptr<Arena> arena, const Options& op
       host_(device, host_budget, Arena::kChunk, kHostChunk),
       streams_(device),
       residency_(device, *arena_, pool_, host_, streams_, options.check),
-      slabs_(*arena_, residency_),
+      slabs_(*arena_, residency_, streams_),
       epochs_(EpochRegistry::instance()) {
   // A thread's own default stream ends with the thread.
   epochs_.on_thread_exit([](void* self) { static_cast<Runtime*>(self)->stream_destroyed(kPerThreadStream); },
@@ -73,14 +73,11 @@ bool Runtime::reserve(Bytes span) noexcept {
   const Bytes movable = pool_.limit() - residency_.kept();
   block_bytes_.fetch_add(span.count(), std::memory_order_relaxed);
   const Bytes total = allocated();
-  const Bytes exchange = std::max(Bytes(largest_block_.load(std::memory_order_relaxed)), span) * 2;
+  const Bytes exchange = total <= pool_.limit() ? Bytes() : std::max(residency_.largest(), span) * 2;
   const bool fits = total <= pool_.limit();
   if (span > movable || (!fits && total + exchange > pool_.limit() + host_.budget())) {
     block_bytes_.fetch_sub(span.count(), std::memory_order_relaxed);
     return false;
-  }
-  std::uint64_t largest = largest_block_.load(std::memory_order_relaxed);
-  while (largest < span.count() && !largest_block_.compare_exchange_weak(largest, span.count())) {
   }
   // Pinning host memory is slow; here is a better place for it than the launch that will need it. If the
   // system refuses, the launch tries again.
@@ -90,18 +87,18 @@ bool Runtime::reserve(Bytes span) noexcept {
 
 void Runtime::unreserve(Bytes span) noexcept {
   block_bytes_.fetch_sub(span.count(), std::memory_order_relaxed);
-  if (span.count() < largest_block_.load(std::memory_order_relaxed)) return;
-  std::uint64_t largest = 0;
-  arena_->for_each_allocated([&](BlockId, const Block& block) {
-    if (!block.is_slab) largest = std::max(largest, block.span.count());
-  });
-  largest_block_.store(largest, std::memory_order_relaxed);
 }
 
-DeviceResult<DevicePtr> Runtime::allocate(Bytes size) noexcept {
+DeviceResult<DevicePtr> Runtime::allocate_in(Bytes size, StreamHandle stream, std::uint8_t tag) noexcept {
+  return allocate_for(size, streams_.find(stream), tag);
+}
+
+DeviceResult<DevicePtr> Runtime::allocate_for(Bytes size, Stream* stream, std::uint8_t tag) noexcept {
   if (size == Bytes()) return Err{kInvalidValue};
   const bool is_small = size <= SlabHeap::kLargest && size < min_block_;
-  DeviceResult<DevicePtr> at = is_small ? slabs_.allocate(size) : allocate_block(size);
+  const std::uint16_t order = stream != nullptr ? stream->index() : std::uint16_t{0};
+  DeviceResult<DevicePtr> at =
+      is_small ? slabs_.allocate(size, order, tag) : allocate_block(size, stream, tag);
   if (at.ok()) StatsPage::instance().add(Metric::blocks_managed_total, 1);
   if (!at.ok() && at.error() == kOutOfMemory) {
     StatsPage::instance().raise(Metric::refused_bytes_peak, (allocated() + size).count());
@@ -110,13 +107,13 @@ DeviceResult<DevicePtr> Runtime::allocate(Bytes size) noexcept {
   return at;
 }
 
-DeviceResult<DevicePtr> Runtime::allocate_block(Bytes size) noexcept {
-  Bytes span = size.round_up(Arena::kChunk);
+DeviceResult<DevicePtr> Runtime::allocate_block(Bytes size, Stream* stream, std::uint8_t tag) noexcept {
+  const Bytes span = size.round_up(Arena::kChunk);
   const bool is_kept = size < min_block_ || residency_.freezing();
   if (!reserve(span)) return Err{residency_.refuse(span)};
-  BlockId id = residency_.take_freed(size, span);
+  BlockId id = residency_.take_freed(size, span, stream);
   if (id == kNoBlock) {
-    const DeviceResult<BlockId> added = arena_->add(size, span);
+    const DeviceResult<BlockId> added = residency_.new_block(size, span);
     if (!added.ok()) {
       unreserve(span);
       return Err{residency_.refuse(span)};
@@ -125,47 +122,67 @@ DeviceResult<DevicePtr> Runtime::allocate_block(Bytes size) noexcept {
   }
   Block& block = arena_->block(id);
   block_bytes_.fetch_add((block.span - span).count(), std::memory_order_relaxed);
-  if (is_kept) {
-    span = block.span;
-    const bool room = residency_.freezing() || residency_.may_keep(span);
-    const Status status = room ? residency_.keep({&id, 1}, "allocation") : residency_.refuse_to_keep(size);
-    if (!status.ok()) {
-      (void)residency_.free(id);
-      unreserve(span);
-      return Err{status};
-    }
-  }
+  block.tag.store(tag, std::memory_order_relaxed);
+  residency_.count(block);
+  if (!is_kept) return block.base;
+  if (const Status status = keep_new(id, size); !status.ok()) return Err{status};
   return block.base;
+}
+
+Status Runtime::keep_new(BlockId id, Bytes size) noexcept {
+  const Bytes span = arena_->block(id).span;
+  const bool has_room = residency_.freezing() || residency_.may_keep(span);
+  const Status status = has_room ? residency_.keep({&id, 1}, "allocation") : residency_.refuse_to_keep(size);
+  if (status.ok()) return kOk;
+  (void)residency_.free(id, Use());
+  unreserve(span);
+  return status;
 }
 
 Status Runtime::free(DevicePtr at) noexcept {
   const BlockId id = arena_->find(at.address());
   if (id == kNoBlock) return kInvalidValue;
   if (const Status status = device_.synchronize(); !status.ok()) return status;
-  Block& block = arena_->block(id);
+  const Block& block = arena_->block(id);
   Status status = kInvalidValue;
-  if (block.is_slab) {
-    status = slabs_.free(id, at);
+  if (block.slab.load(std::memory_order_acquire) != nullptr) {
+    status = slabs_.free(id, at, Use());
   } else if (block.base == at) {
     const Bytes span = block.span;
-    status = residency_.free(id);
+    status = residency_.free(id, Use());
     if (status.ok()) unreserve(span);
   }
   publish_allocated();
   return status;
 }
 
-Runtime::Range Runtime::describe(DevicePtr at) noexcept {
+Status Runtime::free_in(DevicePtr at, StreamHandle handle) noexcept {
+  Stream* stream = streams_.find(handle);
+  if (stream == nullptr) return free(at);
+  const BlockId id = arena_->find(at.address());
+  if (id == kNoBlock) return kInvalidValue;
+  const Block& block = arena_->block(id);
+  Status status = kInvalidValue;
+  if (block.slab.load(std::memory_order_acquire) != nullptr) {
+    status = slabs_.free(id, at, stream->draw());
+  } else if (block.base == at) {
+    const Bytes span = block.span;
+    status = residency_.free_in(id, *stream);
+    if (status.ok()) unreserve(span);
+  }
+  streams_.mark_sometimes(*stream, Bytes());
+  publish_allocated();
+  return status;
+}
+
+Allocation Runtime::describe(DevicePtr at) noexcept {
   const BlockId id = arena_->find(at.address());
   if (id == kNoBlock) return {};
   const Block& block = arena_->block(id);
   if (block.load().state() == BlockState::kFreed) return {};
-  if (block.is_slab) {
-    const SlabHeap::Range range = slabs_.describe(id, at);
-    return {range.base, range.size};
-  }
+  if (block.slab.load(std::memory_order_acquire) != nullptr) return slabs_.describe(id, at);
   if (at.address() - block.base.address() >= block.requested().count()) return {};
-  return {block.base, block.requested()};
+  return {block.base, block.requested(), block.tag.load(std::memory_order_relaxed)};
 }
 
 bool Runtime::all_usable(std::span<const BlockId> set) const noexcept {
@@ -186,6 +203,7 @@ void Runtime::note_uses(std::span<const BlockId> set, Stream* stream) noexcept {
     if (block.load().state() == BlockState::kFreed)
       continue;  // a stale word; the free has waited for all work
     block.last_use.store(now, std::memory_order_relaxed);
+    if (!block.touched.load(std::memory_order_relaxed)) block.touched.store(true, std::memory_order_release);
     note_use(block, use);
     touched += block.span;
   }

@@ -38,18 +38,21 @@ class Runtime {
 
   /// An address for `size` bytes; memory is put behind it when work first touches it. kInvalidValue: size 0;
   /// kOutOfMemory: device and host tiers together could not hold it.
-  DeviceResult<DevicePtr> allocate(Bytes size) noexcept;
+  DeviceResult<DevicePtr> allocate(Bytes size) noexcept { return allocate_for(size, nullptr, 0); }
+  /// The same for work that comes after this point in the stream, and for whatever is ordered after that
+  /// (cuMemAllocAsync): may be given memory that the stream has freed and not yet stopped using. `tag` (below
+  /// 128) stays with the allocation.
+  DeviceResult<DevicePtr> allocate_in(Bytes size, StreamHandle stream, std::uint8_t tag = 0) noexcept;
   /// Waits for the device, as cuMemFree does, then takes the memory back. kInvalidValue: not the start of a
   /// live allocation. An error of the device is returned as it is and nothing is freed.
   Status free(DevicePtr at) noexcept;
+  /// Takes the memory back at this point of the stream, for which nothing waits (cuMemFreeAsync). All work on
+  /// it must be ordered before.
+  Status free_in(DevicePtr at, StreamHandle stream) noexcept;
   [[nodiscard]] bool owns(std::uint64_t address) const noexcept { return arena_->contains(address); }
 
   /// The live allocation that holds the address; size zero when there is none.
-  struct Range {
-    DevicePtr base;
-    Bytes size;
-  };
-  Range describe(DevicePtr at) noexcept;
+  Allocation describe(DevicePtr at) noexcept;
 
   /// Ids of all live blocks, for work that may touch anything.
   [[nodiscard]] std::vector<BlockId> live_blocks() const;
@@ -101,7 +104,9 @@ class Runtime {
   bool reserve(Bytes span) noexcept;
   void unreserve(Bytes span) noexcept;
   void publish_allocated() noexcept;
-  DeviceResult<DevicePtr> allocate_block(Bytes size) noexcept;
+  DeviceResult<DevicePtr> allocate_for(Bytes size, Stream* stream, std::uint8_t tag) noexcept;
+  DeviceResult<DevicePtr> allocate_block(Bytes size, Stream* stream, std::uint8_t tag) noexcept;
+  Status keep_new(BlockId id, Bytes size) noexcept;
 
   Device& device_;
   const std::unique_ptr<Arena> arena_;
@@ -114,8 +119,7 @@ class Runtime {
   EpochRegistry& epochs_;
 
   std::atomic<std::uint64_t> launch_counter_{0};
-  std::atomic<std::uint64_t> block_bytes_{0};    // allocated, without slabs
-  std::atomic<std::uint64_t> largest_block_{0};  // of those allocated now
+  std::atomic<std::uint64_t> block_bytes_{0};  // allocated, without slabs
 };
 
 template <class Enqueue>

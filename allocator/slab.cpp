@@ -1,153 +1,248 @@
 #include "allocator/slab.h"
 
-#include <algorithm>
 #include <bit>
 #include <new>
+#include <utility>
+
+#include "allocator/epoch.h"
 
 namespace tidepool::runtime {
 
-SlabMap::SlabMap() noexcept {
-  set_free(kOrders - 1, 0, true);
-}
-
-std::size_t SlabMap::order_of(Bytes size) noexcept {
-  const std::uint64_t units = size.round_up(kUnit) / kUnit;
-  return static_cast<std::size_t>(std::bit_width(units - 1));
-}
-
-bool SlabMap::is_free(std::size_t order, std::size_t index) const noexcept {
-  return (free_[order][index / kWordBits] >> (index % kWordBits) & 1) != 0;
-}
-
-void SlabMap::set_free(std::size_t order, std::size_t index, bool free) noexcept {
-  const std::uint64_t bit = std::uint64_t{1} << (index % kWordBits);
-  std::uint64_t& word = free_[order][index / kWordBits];
-  word = free ? word | bit : word & ~bit;
-  free_count_[order] = static_cast<std::uint16_t>(free_count_[order] + (free ? 1 : -1));
-}
-
-std::size_t SlabMap::first_free(std::size_t order) const noexcept {
-  for (std::size_t word = 0;; ++word) {
-    if (free_[order][word] != 0) {
-      return word * kWordBits + static_cast<std::size_t>(std::countr_zero(free_[order][word]));
-    }
+template <class Visit>
+void SlabHeap::for_each_domain(Visit&& visit) noexcept {
+  for (Domain& domain : of_threads_) visit(domain);
+  for (std::uint32_t i = 0; i <= highest_stream_.load(std::memory_order_acquire); ++i) {
+    if (Domain* domain = of_streams_[i].load(std::memory_order_acquire)) visit(*domain);
   }
-}
-
-std::size_t SlabMap::take(Bytes size) noexcept {
-  const std::size_t wanted = order_of(size);
-  std::size_t order = wanted;
-  while (order < kOrders && free_count_[order] == 0) ++order;
-  if (order == kOrders) return kNone;
-  std::size_t index = first_free(order);
-  set_free(order, index, false);
-  for (; order > wanted; --order) {
-    index *= 2;
-    set_free(order - 1, index + 1, true);
-  }
-  const std::size_t unit = index << wanted;
-  size_[unit] = static_cast<std::uint32_t>(size.count());
-  ++live_;
-  return unit;
-}
-
-bool SlabMap::give(std::size_t unit) noexcept {
-  if (unit >= kUnits || size_[unit] == 0) return false;
-  std::size_t order = order_of(Bytes(size_[unit]));
-  std::size_t index = unit >> order;
-  for (; order + 1 < kOrders && is_free(order, index ^ 1); ++order) {
-    set_free(order, index ^ 1, false);
-    index /= 2;
-  }
-  set_free(order, index, true);
-  size_[unit] = 0;
-  --live_;
-  return true;
-}
-
-SlabMap::Place SlabMap::find(std::size_t unit) const noexcept {
-  // A place of order k starts at a multiple of 2^k: look at each start that could hold the unit.
-  for (std::size_t order = 0; order < kOrders; ++order) {
-    const std::size_t start = unit >> order << order;
-    if (size_[start] == 0) continue;
-    const Bytes size(size_[start]);
-    if (order_of(size) < order) return {kNone, Bytes()};
-    return {start, size};
-  }
-  return {kNone, Bytes()};
 }
 
 SlabHeap::~SlabHeap() {
-  for (const Slab& slab : slabs_) delete slab.map;
+  for_each_domain([](Domain& domain) {
+    for (Slab* slab : domain.by_room) {
+      while (slab != nullptr) delete std::exchange(slab, slab->next);
+    }
+  });
+  for (auto& domain : of_streams_) delete domain.load(std::memory_order_relaxed);
+  for (Slab* slab : unused_) delete slab;
 }
 
-DeviceResult<DevicePtr> SlabHeap::allocate(Bytes size) noexcept {
-  const std::lock_guard guard(lock_);
-  for (std::size_t tried = 0; tried < slabs_.size(); ++tried) {
-    const std::size_t i = (newest_ + tried) % slabs_.size();
-    const std::size_t unit = slabs_[i].map->take(size);
-    if (unit == SlabMap::kNone) continue;
-    newest_ = i;
-    return slabs_[i].base + SlabMap::kUnit * unit;
+SlabHeap::Slab* SlabHeap::find(BlockId id, std::unique_lock<std::mutex>& guard) noexcept {
+  auto* slab = static_cast<Slab*>(arena_.block(id).slab.load(std::memory_order_acquire));
+  if (slab == nullptr) return nullptr;
+  for (;;) {
+    Domain* const owner = slab->owner.load(std::memory_order_acquire);
+    guard = std::unique_lock(owner->lock);
+    if (slab->owner.load(std::memory_order_acquire) == owner) break;  // else it serves elsewhere by now
   }
-  if (const Status status = add_slab(size); !status.ok()) return Err{status};
-  newest_ = slabs_.size() - 1;
-  return slabs_.back().base + SlabMap::kUnit * slabs_.back().map->take(size);
+  return slab->id == id ? slab : nullptr;
 }
 
-Status SlabHeap::add_slab(Bytes size) noexcept {
-  if (!residency_.may_keep(Arena::kChunk)) return residency_.refuse_to_keep(size);
-  auto* map = new (std::nothrow) SlabMap;
-  if (map == nullptr) return residency_.refuse(Arena::kChunk);
-  const DeviceResult<BlockId> id = arena_.add(Arena::kChunk, Arena::kChunk, true);
+SlabHeap::Slab* SlabHeap::unused_slab() noexcept {
+  {
+    const std::lock_guard guard(unused_lock_);
+    if (!unused_.empty()) {
+      Slab* const slab = unused_.back();
+      unused_.pop_back();
+      return slab;
+    }
+  }
+  return new (std::nothrow) Slab;
+}
+
+// A stream's domain stays when the stream goes: its number serves again only once all its work has passed.
+SlabHeap::Domain* SlabHeap::domain_for(std::uint16_t stream) noexcept {
+  if (stream == 0) return &of_threads_[EpochRegistry::instance().my_number() % kThreadDomains];
+  std::atomic<Domain*>& place = of_streams_[stream];
+  if (Domain* domain = place.load(std::memory_order_acquire)) return domain;
+  auto* fresh = new (std::nothrow) Domain;
+  if (fresh == nullptr) return &of_threads_[0];
+  fresh->stream = stream;
+  Domain* known = nullptr;
+  if (!place.compare_exchange_strong(known, fresh, std::memory_order_acq_rel)) {
+    delete fresh;
+    return known;
+  }
+  std::uint32_t seen = highest_stream_.load(std::memory_order_relaxed);
+  while (seen < stream && !highest_stream_.compare_exchange_weak(seen, stream, std::memory_order_acq_rel)) {
+  }
+  return fresh;
+}
+
+void SlabHeap::insert(Domain& domain, Slab& slab) noexcept {
+  slab.room = slab.map.room();
+  Slab*& first = domain.by_room[slab.room];
+  slab.before = nullptr;
+  slab.next = first;
+  if (first != nullptr) first->before = &slab;
+  first = &slab;
+  domain.rooms |= std::uint32_t{1} << slab.room;
+}
+
+void SlabHeap::remove(Domain& domain, Slab& slab) noexcept {
+  Slab*& first = domain.by_room[slab.room];
+  (slab.before != nullptr ? slab.before->next : first) = slab.next;
+  if (slab.next != nullptr) slab.next->before = slab.before;
+  if (first == nullptr) domain.rooms &= ~(std::uint32_t{1} << slab.room);
+}
+
+DevicePtr SlabHeap::take(Domain& domain, Slab& slab, Wanted wanted) noexcept {
+  if (slab.map.empty()) {
+    --domain.empty_slabs;
+    empty_slabs_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  const std::size_t unit = slab.map.take(wanted.size, wanted.tag);
+  if (slab.map.room() != slab.room) {
+    remove(domain, slab);
+    insert(domain, slab);
+  }
+  return slab.base + SlabMap::kUnit * unit;
+}
+
+// The fullest slab that has room, so that others can become empty. kOutOfMemory: none has.
+DeviceResult<DevicePtr> SlabHeap::take_any(Domain& domain, Wanted wanted) noexcept {
+  const std::size_t needed = SlabMap::order_of(wanted.size) + 1;
+  const std::uint32_t fitting = domain.rooms >> needed << needed;
+  if (fitting == 0) return Err{kOutOfMemory};
+  return take(domain, *domain.by_room[static_cast<std::size_t>(std::countr_zero(fitting))], wanted);
+}
+
+DeviceResult<DevicePtr> SlabHeap::allocate(Bytes size, std::uint16_t stream, std::uint8_t tag) noexcept {
+  const Wanted wanted{size, tag};
+  Domain& domain = *domain_for(stream);
+  Status refused = kOk;
+  {
+    const std::lock_guard guard(domain.lock);
+    DeviceResult<DevicePtr> at = take_any(domain, wanted);
+    if (at.ok()) return at;
+    if (settle_pending(domain) && (at = take_any(domain, wanted)).ok()) return at;
+    if (residency_.may_keep(Arena::kChunk)) {
+      refused = add_slab(domain);
+      if (refused.ok()) return take_any(domain, wanted);
+    }
+  }
+  if (!refused.ok()) return Err{refused};
+  // Nothing more may stay on the device; what others keep for themselves may have room.
+  DeviceResult<DevicePtr> at = take_of_others(domain, wanted);
+  if (!at.ok()) return Err{residency_.refuse_to_keep(size)};
+  return at;
+}
+
+DeviceResult<DevicePtr> SlabHeap::take_of_others(const Domain& mine, Wanted wanted) noexcept {
+  const std::size_t needed = SlabMap::order_of(wanted.size) + 1;
+  DeviceResult<DevicePtr> found = Err{kOutOfMemory};
+  for_each_domain([&](Domain& domain) {
+    if (found.ok() || &domain == &mine) return;
+    const std::lock_guard guard(domain.lock);
+    (void)settle_pending(domain);
+    for (std::size_t room = needed; room < domain.by_room.size() && !found.ok(); ++room) {
+      for (Slab* slab = domain.by_room[room]; slab != nullptr; slab = slab->next) {
+        if (!streams_.passed_or_marked(slab->last_freed)) continue;
+        found = take(domain, *slab, wanted);
+        break;
+      }
+    }
+  });
+  return found;
+}
+
+Status SlabHeap::add_slab(Domain& domain) noexcept {
+  Slab* const slab = unused_slab();
+  if (slab == nullptr) return residency_.refuse(Arena::kChunk);
+  Status status = kOk;
+  const DeviceResult<BlockId> id = residency_.new_block(Arena::kChunk, Arena::kChunk);
   if (!id.ok()) {
-    delete map;
-    return residency_.refuse(Arena::kChunk);
+    status = residency_.refuse(Arena::kChunk);
+  } else if (status = residency_.keep({&*id, 1}, "small allocations"); !status.ok()) {
+    (void)residency_.free(*id, Use());
   }
-  if (const Status status = residency_.keep({&*id, 1}, "small allocations"); !status.ok()) {
-    (void)residency_.free(*id);
-    delete map;
+  if (!status.ok()) {
+    const std::lock_guard guard(unused_lock_);
+    unused_.push_back(slab);
     return status;
   }
-  slabs_.push_back({*id, arena_.block(*id).base, map});
+  slab->id = *id;
+  slab->base = arena_.block(*id).base;
+  slab->last_freed = Use();
+  slab->owner.store(&domain, std::memory_order_release);
+  arena_.block(*id).slab.store(slab, std::memory_order_release);
+  insert(domain, *slab);
+  ++domain.empty_slabs;
+  empty_slabs_.fetch_add(1, std::memory_order_relaxed);
   held_bytes_.fetch_add(Arena::kChunk.count(), std::memory_order_relaxed);
   return kOk;
 }
 
-SlabHeap::Slab* SlabHeap::find(BlockId id) noexcept {
-  const auto slab = std::find_if(slabs_.begin(), slabs_.end(), [&](const Slab& s) { return s.id == id; });
-  return slab == slabs_.end() ? nullptr : &*slab;
-}
-
-Status SlabHeap::free(BlockId id, DevicePtr at) noexcept {
-  const std::lock_guard guard(lock_);
-  Slab* slab = find(id);
-  if (slab == nullptr) return kInvalidValue;
-  const std::uint64_t offset = at.address() - slab->base.address();
-  if (offset % SlabMap::kUnit.count() != 0 || !slab->map->give(offset / SlabMap::kUnit.count())) {
-    return kInvalidValue;
+// Domain's lock held. The slab may be gone afterwards.
+void SlabHeap::give(Slab& slab, std::size_t unit) noexcept {
+  Domain& domain = *slab.owner.load(std::memory_order_relaxed);
+  slab.map.give_now(unit);
+  if (slab.map.room() != slab.room) {
+    remove(domain, slab);
+    insert(domain, slab);
   }
-  if (!slab->map->empty()) return kOk;
-  // One empty slab is kept: a program that allocates and frees one small block must not map each time.
-  const auto empty =
-      std::count_if(slabs_.begin(), slabs_.end(), [](const Slab& s) { return s.map->empty(); });
-  if (empty < 2) return kOk;
-  delete slab->map;
-  slabs_.erase(slabs_.begin() + (slab - slabs_.data()));
-  newest_ = 0;
-  held_bytes_.fetch_sub(Arena::kChunk.count(), std::memory_order_relaxed);
-  return residency_.free(id);
+  if (slab.map.empty()) {
+    ++domain.empty_slabs;
+    empty_slabs_.fetch_add(1, std::memory_order_relaxed);
+    drop_if_spare(domain, slab);
+  }
 }
 
-SlabHeap::Range SlabHeap::describe(BlockId id, DevicePtr at) noexcept {
-  const std::lock_guard guard(lock_);
-  const Slab* slab = find(id);
+// One empty slab is kept, in a few domains: a program that allocates and frees one small block must not map
+// each time.
+void SlabHeap::drop_if_spare(Domain& domain, Slab& slab) noexcept {
+  if (domain.empty_slabs < 2 && empty_slabs_.load(std::memory_order_relaxed) <= kMostEmpty) return;
+  --domain.empty_slabs;
+  empty_slabs_.fetch_sub(1, std::memory_order_relaxed);
+  remove(domain, slab);
+  held_bytes_.fetch_sub(Arena::kChunk.count(), std::memory_order_relaxed);
+  const BlockId id = std::exchange(slab.id, kNoBlock);
+  arena_.block(id).slab.store(nullptr, std::memory_order_release);
+  (void)residency_.free(id, slab.last_freed);
+  const std::lock_guard guard(unused_lock_);
+  unused_.push_back(&slab);
+}
+
+// Frees whose time has come, oldest first. True if there were any.
+bool SlabHeap::settle_pending(Domain& domain) noexcept {
+  bool any = false;
+  while (!domain.pending.empty() && streams_.passed_or_marked(domain.pending.front().freed_by)) {
+    const Pending done = domain.pending.front();
+    domain.pending.pop_front();
+    give(*done.slab, done.unit);
+    any = true;
+  }
+  return any;
+}
+
+Status SlabHeap::free(BlockId id, DevicePtr at, Use freed_by) noexcept {
+  std::unique_lock<std::mutex> guard;
+  Slab* const slab = find(id, guard);
+  if (slab == nullptr) return kInvalidValue;
+  Domain& domain = *slab->owner.load(std::memory_order_relaxed);
+  const std::uint64_t offset = at.address() - slab->base.address();
+  const std::size_t unit = offset / SlabMap::kUnit.count();
+  if (offset % SlabMap::kUnit.count() != 0 || !slab->map.give_later(unit)) return kInvalidValue;
+  const bool own = !freed_by || freed_by.stream() == domain.stream;
+  if (own) {
+    if (freed_by) slab->last_freed = freed_by;
+    give(*slab, unit);
+  } else {
+    domain.pending.push_back({slab, static_cast<std::uint16_t>(unit), freed_by});
+    // Some of what waits may have come to its end; a domain that only frees would never look.
+    if (domain.pending.size() % 64 == 0) (void)settle_pending(domain);
+  }
+  return kOk;
+}
+
+Allocation SlabHeap::describe(BlockId id, DevicePtr at) noexcept {
+  std::unique_lock<std::mutex> guard;
+  const Slab* const slab = find(id, guard);
   if (slab == nullptr) return {};
   const std::uint64_t offset = at.address() - slab->base.address();
-  const SlabMap::Place place = slab->map->find(offset / SlabMap::kUnit.count());
+  const SlabMap::Place place = slab->map.find(offset / SlabMap::kUnit.count());
   const std::uint64_t start = place.unit * SlabMap::kUnit.count();
   if (place.size == Bytes() || offset - start >= place.size.count()) return {};
-  return {slab->base + Bytes(start), place.size};
+  return {slab->base + Bytes(start), place.size, place.tag};
 }
 
 }  // namespace tidepool::runtime

@@ -8,90 +8,104 @@
 
 #include "allocator/arena.h"
 #include "allocator/residency.h"
+#include "allocator/ring_queue.h"
+#include "allocator/slab_map.h"
 
 namespace tidepool::runtime {
 
-/// Places of one slab: a buddy system over units of 512 bytes, sizes are powers of two. Knows what was asked
-/// for. Not thread-safe; no allocation.
-class SlabMap {
- public:
-  static constexpr Bytes kUnit{512};
-  static constexpr std::size_t kUnits = Arena::kChunk.count() / kUnit.count();
-  static constexpr std::size_t kOrders = 13;  // 1 … 4096 units
-  static constexpr std::size_t kNone = kUnits;
-  static_assert(std::size_t{1} << (kOrders - 1) == kUnits);
-
-  SlabMap() noexcept;
-  /// First unit of a free place for `size` bytes, now taken; kNone if there is none.
-  std::size_t take(Bytes size) noexcept;
-  /// False if no live place starts at the unit.
-  bool give(std::size_t unit) noexcept;
-  /// The live place that holds the unit: its first unit and the bytes asked for, or kNone and zero.
-  struct Place {
-    std::size_t unit;
-    Bytes size;
-  };
-  [[nodiscard]] Place find(std::size_t unit) const noexcept;
-  [[nodiscard]] bool empty() const noexcept { return live_ == 0; }
-
- private:
-  static constexpr std::size_t kWordBits = 64;
-  // Bits of one order: bit i is set when the place that starts at unit i << order is free as a whole.
-  using Bits = std::array<std::uint64_t, kUnits / kWordBits>;
-
-  static std::size_t order_of(Bytes size) noexcept;
-  [[nodiscard]] std::size_t first_free(std::size_t order) const noexcept;
-  void set_free(std::size_t order, std::size_t index, bool free) noexcept;
-  [[nodiscard]] bool is_free(std::size_t order, std::size_t index) const noexcept;
-
-  std::array<Bits, kOrders> free_{};
-  std::array<std::uint16_t, kOrders> free_count_{};
-  std::array<std::uint32_t, kUnits> size_{};  // bytes asked for, at the first unit of a live place
-  std::size_t live_ = 0;
-};
-
 /// Small allocations: they share slabs of one chunk that stay on the device. They are half of all allocations
 /// of a training job and under one per cent of its bytes, so moving them would cost more than it frees.
+///
+/// Slabs belong to domains: one for each stream that allocates in stream order, some that share the threads
+/// which allocate for use at once. A place that its domain's stream freed is free for that stream at once;
+/// one that another stream freed waits until the free has passed. Threads and streams of different domains
+/// meet no common lock.
 ///
 /// Thread-safe. allocate() may take the slow path for a new slab.
 class SlabHeap {
  public:
   static constexpr Bytes kLargest = MiB(1);
 
-  SlabHeap(Arena& arena, Residency& residency) noexcept : arena_(arena), residency_(residency) {}
+  SlabHeap(Arena& arena, Residency& residency, StreamTable& streams) noexcept
+      : arena_(arena), residency_(residency), streams_(streams) {}
   ~SlabHeap();
   SlabHeap(const SlabHeap&) = delete;
   SlabHeap& operator=(const SlabHeap&) = delete;
 
-  /// `size` in 1 … kLargest; aligned to 512 bytes.
-  DeviceResult<DevicePtr> allocate(Bytes size) noexcept;
-  /// All work on it has been waited for. kInvalidValue: not the start of a live allocation.
-  Status free(BlockId slab, DevicePtr at) noexcept;
-  /// Start and size of the live allocation that holds the address; a zero size when there is none.
-  struct Range {
-    DevicePtr base;
-    Bytes size;
-  };
-  Range describe(BlockId slab, DevicePtr at) noexcept;
+  /// `size` in 1 … kLargest; aligned to 512 bytes. `stream`: the index of the stream in whose order the
+  /// memory will be used first; 0 for use at once anywhere.
+  DeviceResult<DevicePtr> allocate(Bytes size, std::uint16_t stream, std::uint8_t tag) noexcept;
+  /// `freed_by`: what must pass before another stream may use the place; none: all work on it has been waited
+  /// for. kInvalidValue: not the start of a live allocation.
+  Status free(BlockId slab, DevicePtr at, Use freed_by) noexcept;
+  /// The live allocation that holds the address; a zero size when there is none.
+  Allocation describe(BlockId slab, DevicePtr at) noexcept;
   /// Bytes of slabs (whole chunks).
   [[nodiscard]] Bytes held() const noexcept { return Bytes(held_bytes_.load(std::memory_order_relaxed)); }
 
  private:
+  static constexpr std::size_t kThreadDomains = 16;
+
+  static constexpr std::uint32_t kMostEmpty = 8;  // slabs that are kept empty, in all domains together
+
+  struct Domain;
+  /// Never given back to the system: whoever asks about a pointer that is being freed may still look at it.
   struct Slab {
-    BlockId id;
+    BlockId id = kNoBlock;  // kNoBlock: not in use
     DevicePtr base;
-    SlabMap* map;
+    std::atomic<Domain*> owner{nullptr};
+    SlabMap map;
+    Use last_freed;  // newest free in the domain's own stream: places are free for others once it has passed
+    std::size_t room = 0;  // the list it is in
+    Slab* before = nullptr;
+    Slab* next = nullptr;
+  };
+  /// A place that was freed by a stream other than the domain's.
+  struct Pending {
+    Slab* slab = nullptr;
+    std::uint16_t unit = 0;
+    Use freed_by;
+  };
+  struct alignas(64) Domain {
+    std::mutex lock;
+    std::uint16_t stream = 0;
+    std::array<Slab*, SlabMap::kOrders + 1> by_room{};  // lists of slabs by SlabMap::room()
+    std::uint32_t rooms = 0;                            // bit k: by_room[k] is not empty
+    std::size_t empty_slabs = 0;
+    RingQueue<Pending> pending;
   };
 
-  Slab* find(BlockId id) noexcept;
-  Status add_slab(Bytes size) noexcept;
+  /// The slab of the block, with its domain's lock held by `guard`; null: the block is none.
+  Slab* find(BlockId id, std::unique_lock<std::mutex>& guard) noexcept;
+  Slab* unused_slab() noexcept;
+  Domain* domain_for(std::uint16_t stream) noexcept;
+  static void insert(Domain& domain, Slab& slab) noexcept;
+  static void remove(Domain& domain, Slab& slab) noexcept;
+  /// What is asked for.
+  struct Wanted {
+    Bytes size;
+    std::uint8_t tag;
+  };
+  DevicePtr take(Domain& domain, Slab& slab, Wanted wanted) noexcept;
+  DeviceResult<DevicePtr> take_any(Domain& domain, Wanted wanted) noexcept;
+  DeviceResult<DevicePtr> take_of_others(const Domain& mine, Wanted wanted) noexcept;
+  void give(Slab& slab, std::size_t unit) noexcept;
+  bool settle_pending(Domain& domain) noexcept;
+  void drop_if_spare(Domain& domain, Slab& slab) noexcept;
+  Status add_slab(Domain& domain) noexcept;
+  template <class Visit>
+  void for_each_domain(Visit&& visit) noexcept;
 
   Arena& arena_;
   Residency& residency_;
-  std::mutex lock_;
-  std::vector<Slab> slabs_;
-  std::size_t newest_ = 0;  // where the last allocation found its place
+  StreamTable& streams_;
+  std::array<Domain, kThreadDomains> of_threads_;
+  std::array<std::atomic<Domain*>, StreamTable::kMaxStreams> of_streams_{};
+  std::atomic<std::uint32_t> highest_stream_{0};
   std::atomic<std::uint64_t> held_bytes_{0};
+  std::atomic<std::uint32_t> empty_slabs_{0};
+  std::mutex unused_lock_;
+  std::vector<Slab*> unused_;
 };
 
 }  // namespace tidepool::runtime

@@ -230,6 +230,17 @@ bool StreamTable::passed(Use use) noexcept {
   return stream.completed_.load(std::memory_order_acquire) >= use.ticket();
 }
 
+bool StreamTable::passed_or_marked(Use use) noexcept {
+  if (!use) return true;
+  Stream& stream = *by_index_[use.stream()].load(std::memory_order_acquire);
+  if (stream.completed_.load(std::memory_order_acquire) >= use.ticket()) return true;
+  const std::lock_guard guard(stream.lock_);
+  if (!poll_locked(stream).ok()) return false;
+  if (stream.completed_.load(std::memory_order_acquire) >= use.ticket()) return true;
+  if (stream.marks_.covering(use.ticket()) == nullptr) (void)mark_locked(stream);
+  return false;
+}
+
 Status StreamTable::order(Stream& waiter, Use use) noexcept {
   if (!use) return kOk;
   Stream& stream = *by_index_[use.stream()].load(std::memory_order_acquire);

@@ -55,6 +55,8 @@ class MarkRing {
 class Stream {
  public:
   [[nodiscard]] StreamHandle handle() const noexcept { return handle_; }
+  /// Its number in the table, as in Use::stream(); never 0.
+  [[nodiscard]] std::uint16_t index() const noexcept { return index_; }
 
   /// A ticket for what the caller has just enqueued. Hook-safe, lock-free.
   Use draw() noexcept { return Use(index_, enqueued_.fetch_add(1, std::memory_order_acq_rel) + 1); }
@@ -105,6 +107,8 @@ class StreamTable {
   /// True once the device has finished everything up to the use. Asks the driver only when it must. An error
   /// of the device counts as "not passed"; wait_host() reports it.
   bool passed(Use use) noexcept;
+  /// passed(); where it has not, and no mark would ever tell, one is recorded (a hint: it may fail).
+  bool passed_or_marked(Use use) noexcept;
   /// Makes `waiter` wait on the device until the use has passed; returns at once.
   Status order(Stream& waiter, Use use) noexcept;
   /// order() after a copy-in, remembered, so that one stream waits for one copy once.

@@ -59,6 +59,25 @@ class Program {
     return *at;
   }
 
+  DevicePtr allocate_in(Bytes size, std::size_t on_stream) {
+    const auto at = runtime_->allocate_in(size, stream(on_stream));
+    REQUIRE(at.ok());
+    expected_[at->address()] = {size, 0};
+    return *at;
+  }
+  void free_in(DevicePtr at, std::size_t on_stream) {
+    REQUIRE(runtime_->free_in(at, stream(on_stream)).ok());
+    expected_.erase(at.address());
+  }
+  /// What one stream does from here on comes after what another has been given so far, as by an event.
+  void order(std::size_t after, std::size_t before) {
+    const auto event = device_.create_event();
+    REQUIRE(event.ok());
+    REQUIRE(device_.record(*event, stream(before)).ok());
+    REQUIRE(device_.wait(stream(after), *event).ok());
+    REQUIRE(device_.destroy_event(*event).ok());
+  }
+
   /// A launch that touches all of `blocks`: checks each one's stamp at its first and last word, then writes
   /// the next.
   Status touch(const std::vector<DevicePtr>& blocks, std::size_t on_stream) {

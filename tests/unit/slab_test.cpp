@@ -1,4 +1,4 @@
-#include "allocator/slab.h"
+#include "allocator/slab_map.h"
 
 #include <catch2/catch.hpp>
 #include <map>
