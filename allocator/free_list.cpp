@@ -38,11 +38,13 @@ void FreeList::link(Shard& shard, BlockId id, std::uint16_t stream) noexcept {
   (block.free.before != kNoBlock ? arena_.block(block.free.before).free.next : chain.ends.first) = id;
   shard.by_age.last = id;
   chain.ends.last = id;
+  shard.counts[kind_of(block.free.stream)].fetch_add(1, std::memory_order_relaxed);
   bytes_.fetch_add(block.backed().count(), std::memory_order_relaxed);
 }
 
 void FreeList::unlink(Shard& shard, BlockId id) noexcept {
   const Block::FreeLinks& links = arena_.block(id).free;
+  shard.counts[kind_of(links.stream)].fetch_sub(1, std::memory_order_relaxed);
   bytes_.fetch_sub(arena_.block(id).backed().count(), std::memory_order_relaxed);
   Chain& chain = chain_of(shard, arena_.block(id), links.stream);
   (links.older != kNoBlock ? arena_.block(links.older).free.newer : shard.by_age.first) = links.newer;

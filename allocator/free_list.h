@@ -107,6 +107,7 @@ class FreeList {
   static constexpr std::uint16_t kNoMemory = 0xffff;  // chain of blocks that are an address only
   static constexpr int kLook = 4;                     // blocks looked at in one chain
 
+  enum Kind : std::size_t { kAddressOnly, kWithMemory };
   struct Ends {
     BlockId first = kNoBlock;
     BlockId last = kNoBlock;
@@ -118,10 +119,15 @@ class FreeList {
   };
   struct alignas(64) Shard {
     std::mutex lock;
+    // How many there are with and without memory; read without the lock, to pass by.
+    std::array<std::atomic<std::uint32_t>, 2> counts{};
     Ends by_age;
     std::map<std::uint64_t, std::vector<Chain>> by_span;
   };
 
+  static Kind kind_of(std::uint16_t stream) noexcept {
+    return stream == kNoMemory ? kAddressOnly : kWithMemory;
+  }
   /// Of blocks that a stream freed, its own; of others, the calling thread's.
   Shard& shard_for(std::uint16_t stream) noexcept;
   void link(Shard& shard, BlockId id, std::uint16_t stream) noexcept;
@@ -133,10 +139,11 @@ class FreeList {
   bool is_idle(const Block& block) noexcept;
 
   template <class Find, class Settle>
-  BlockId search(Shard& first, Find&& find, Settle&& settle) noexcept {
+  BlockId search(Shard& first, Kind kind, Find&& find, Settle&& settle) noexcept {
     const std::size_t start = static_cast<std::size_t>(&first - shards_.data());
     for (std::size_t i = 0; i < kShards; ++i) {
       Shard& shard = shards_[(start + i) % kShards];
+      if (shard.counts[kind].load(std::memory_order_relaxed) == 0) continue;
       const std::lock_guard guard(shard.lock);
       const BlockId id = find(shard);
       if (id == kNoBlock) continue;
@@ -160,17 +167,17 @@ template <class Settle>
 BlockId FreeList::take(Bytes span, std::uint16_t stream, Settle&& settle) noexcept {
   Shard& mine = shard_for(stream);
   const BlockId id = search(
-      mine, [&](Shard& shard) { return find(shard, span, stream); }, settle);
+      mine, kWithMemory, [&](Shard& shard) { return find(shard, span, stream); }, settle);
   if (id != kNoBlock) return id;
   return search(
-      mine, [&](Shard& shard) { return find(shard, span, kNoMemory); }, settle);
+      mine, kAddressOnly, [&](Shard& shard) { return find(shard, span, kNoMemory); }, settle);
 }
 
 template <class Settle>
 BlockId FreeList::take_waiting(Bytes span, Stream& stream, Settle&& settle) noexcept {
   Shard& mine = shard_for(stream.index());
   return search(
-      mine, [&](Shard& shard) { return find_waiting(shard, span, stream); }, settle);
+      mine, kWithMemory, [&](Shard& shard) { return find_waiting(shard, span, stream); }, settle);
 }
 
 template <class Skip>
