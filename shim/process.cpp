@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sys/auxv.h>
 
 #include "allocator/epoch.h"
 #include "allocator/support/message.h"
@@ -56,7 +57,8 @@ bool are_options_refused() noexcept {
 // are started with the library never use CUDA.
 void start() noexcept {
   g_options = load_options(environ, &g_issues);
-  if (g_options.disable) {
+  // Who starts a set-uid program has no say in it.
+  if (g_options.disable || ::getauxval(AT_SECURE) != 0) {
     g_mode.store(Mode::kDisabled);
     redirect_all(&next_definition);
     disable_runtime_door();
@@ -98,6 +100,10 @@ __attribute__((constructor)) void on_load() noexcept {
 
 const Options& options() noexcept {
   return g_options;
+}
+
+bool is_switched_off() noexcept {
+  return g_mode.load(std::memory_order_acquire) == Mode::kDisabled || are_options_refused();
 }
 
 void start_process() noexcept {

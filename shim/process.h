@@ -24,6 +24,9 @@ void start_process() noexcept;
 /// Options of this process; once start_process() has returned.
 const Options& options() noexcept;
 
+/// True if this process will not be managed, because of its options; once start_process() has returned.
+bool is_switched_off() noexcept;
+
 /// The first hook of the process calls this: finds the driver, decides the mode. Cheap afterwards.
 Mode enter_process() noexcept;
 

@@ -21,6 +21,7 @@ enum class OptionKind : std::uint8_t {
   kPath,           ///< any text shorter than PATH_MAX
   // From here on: one of the words in the row's `low`.
   kCheckLevel,
+  kAllocChoice,
 };
 
 /// Is the value one of the words in the row's `low`?
@@ -32,6 +33,8 @@ constexpr bool is_word(OptionKind kind) noexcept {
 enum class OptionScope : std::uint8_t { kStart, kLive };
 
 enum class CheckLevel : std::uint8_t { kOff, kCheap, kFull };
+/// Which of its allocators PyTorch shall use.
+enum class AllocChoice : std::uint8_t { kAuto, kAsync, kNative };
 
 /// A path of fixed size, so that Options can be copied byte by byte and needs no allocation.
 struct PathText {
@@ -67,6 +70,8 @@ template <>
 struct OptionTypeOf<OptionKind::kPath> : OptionTypeIs<OptionKind::kPath, PathText> {};
 template <>
 struct OptionTypeOf<OptionKind::kCheckLevel> : OptionTypeIs<OptionKind::kCheckLevel, CheckLevel> {};
+template <>
+struct OptionTypeOf<OptionKind::kAllocChoice> : OptionTypeIs<OptionKind::kAllocChoice, AllocChoice> {};
 
 /// The values of one process, one member per row of options.def. Trivially copyable. A value-initialised
 /// object holds zeros, not the defaults: start from default_options() or load_options().

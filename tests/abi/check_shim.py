@@ -9,6 +9,8 @@ import elf
 # dlsym is exported for programs linked against old and new glibc.
 DLSYM = {("dlsym", "GLIBC_2.2.5"), ("dlsym", "GLIBC_2.34")}
 ALLOWED_NEEDED = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}
+# Functions of the C library that libtidepool.so stands in front of, beside dlsym. Programs name a version of theirs.
+STANDS_IN_FRONT = {"getenv", "secure_getenv"}
 NEWEST_GLIBC = (2, 36)
 
 
@@ -16,11 +18,18 @@ def check_exports(library, tables):
     wanted = set().union(*map(elf.hook_names, tables))
     exported = elf.exports(library)
     names = {name for name, _ in exported if name != "dlsym"}
+    if len(tables) > 1:  # libtidepool.so itself
+        wanted |= STANDS_IN_FRONT
     listed = " and ".join(Path(table).name for table in tables)
     found = [f"{name} is in {listed} but not exported" for name in sorted(wanted - names)]
     found += [f"{name} is exported but not in {listed}" for name in sorted(names - wanted)]
-    # Programs ask for the runtime's functions in a version of their own; only a symbol without one serves them all.
-    found += [f"{name} is exported as {version}" for name, version in sorted(exported) if name.startswith("cuda") and version]
+    # Programs ask for these in a version of their own; only a symbol without one serves them all.
+    versioned = [(name, version) for name, version in sorted(exported) if version]
+    found += [
+        f"{name} is exported as {version}"
+        for name, version in versioned
+        if name.startswith("cuda") or name in STANDS_IN_FRONT
+    ]
     dlsym = {(name, version) for name, version in exported if name == "dlsym"}
     if dlsym != DLSYM:
         found.append(f"dlsym is exported as {sorted(dlsym)}, want {sorted(DLSYM)}")
