@@ -1,0 +1,124 @@
+#include "tests/sim/storm/executor.h"
+
+#include <dirent.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "tests/sim/storm/worker.h"
+
+namespace storm {
+namespace {
+
+int open_descriptors() {
+  int count = 0;
+  DIR* folder = opendir("/proc/self/fd");
+  if (folder == nullptr) return 0;
+  while (readdir(folder) != nullptr) ++count;
+  closedir(folder);
+  return count;
+}
+
+/// Returns how many descriptors are open then.
+int prepare(State& state) {
+  for (unsigned device = 0; device < state.options.devices; ++device) {
+    state.ok(cudaSetDevice(static_cast<int>(device)), kNone, "cudaSetDevice");
+    state.ok(cudaFree(nullptr), kNone, "cudaFree");
+    if (state.options.has(Feature::k_pool)) {
+      cudaMemPoolProps properties{};
+      properties.allocType = cudaMemAllocationTypePinned;
+      properties.location.type = cudaMemLocationTypeDevice;
+      properties.location.id = static_cast<int>(device);
+      state.ok(cudaMemPoolCreate(&state.pools[device], &properties), kNone, "cudaMemPoolCreate");
+      std::uint64_t keep = state.options.seed % 2 == 0 ? 0 : ~std::uint64_t{0};
+      state.ok(cudaMemPoolSetAttribute(state.pools[device], cudaMemPoolAttrReleaseThreshold, &keep), kNone,
+               "cudaMemPoolSetAttribute");
+    }
+  }
+  state.ok(cudaSetDevice(0), kNone, "cudaSetDevice");
+  const int before = open_descriptors();
+  for (unsigned i = 0; i < state.program.buffers.size(); ++i) {
+    const Buffer& buffer = state.program.buffers[i];
+    void* at = nullptr;
+    if (buffer.home == Home::kPinned) state.ok(cudaMallocHost(&at, buffer.bytes), kNone, "cudaMallocHost");
+    if (buffer.home == Home::kPageable) at = std::malloc(buffer.bytes);
+    if (at != nullptr) std::memset(at, 0, buffer.bytes);
+    state.at[i] = static_cast<unsigned char*>(at);
+  }
+  for (unsigned i = 0; i < state.program.streams.size(); ++i) {
+    if (state.program.streams[i].kind == StreamKind::kLegacy) state.streams[i] = cudaStreamLegacy;
+    if (state.program.streams[i].kind == StreamKind::kPerThread) state.streams[i] = cudaStreamPerThread;
+  }
+  return before;
+}
+
+void clean_up(State& state) {
+  for (cudaEvent_t event : state.events) {
+    if (event != nullptr) state.ok(cudaEventDestroy(event), kNone, "cudaEventDestroy");
+  }
+  for (unsigned i = 0; i < state.program.buffers.size(); ++i) {
+    if (state.program.buffers[i].home == Home::kPinned)
+      state.ok(cudaFreeHost(state.at[i]), kNone, "cudaFreeHost");
+    if (state.program.buffers[i].home == Home::kPageable) std::free(state.at[i]);
+  }
+  for (unsigned device = 0; device < state.options.devices; ++device) {
+    state.ok(cudaSetDevice(static_cast<int>(device)), kNone, "cudaSetDevice");
+    state.ok(cudaDeviceSynchronize(), kNone, "cudaDeviceSynchronize");
+    if (state.pools[device] != nullptr)
+      state.ok(cudaMemPoolDestroy(state.pools[device]), kNone, "cudaMemPoolDestroy");
+    // What a pool kept goes when the host has waited.
+    state.ok(cudaDeviceSynchronize(), kNone, "cudaDeviceSynchronize");
+  }
+}
+
+}  // namespace
+
+State::State(const Options& all_options, const Program& whole)
+    : options(all_options),
+      program(whole),
+      at(whole.buffers.size()),
+      streams(whole.streams.size()),
+      events(whole.operations.size()),
+      host_writes(whole.operations.size()),
+      issued(whole.operations.size()),
+      graphs(whole.captures.size()),
+      pools(all_options.devices) {
+  result.digests.resize(whole.operations.size());
+}
+
+void State::end(int code) {
+  std::fflush(stdout);
+  std::fflush(stderr);
+  ::_exit(code);
+}
+
+void State::ok(cudaError_t error, unsigned index, const char* call) const {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "storm: %s: %s (%s) at %s\nstorm: storm %s\n", call, cudaGetErrorName(error),
+               cudaGetErrorString(error), index == kNone ? "the end" : text_of(program, index).c_str(),
+               arguments_of(options).c_str());
+  end(error == cudaErrorMemoryAllocation ? kOutOfMemory : kOtherError);
+}
+
+Result execute(const Options& options, const Program& program) {
+  State state(options, program);
+  const int before = prepare(state);
+  std::vector<std::thread> threads;
+  for (unsigned i = 1; i < options.threads; ++i) {
+    threads.emplace_back([&state, i] { Worker(state, i).run(); });
+  }
+  Worker(state, 0).run();
+  for (std::thread& thread : threads) thread.join();
+  clean_up(state);
+  state.result.more_descriptors = open_descriptors() - before;
+  for (unsigned device = 0; device < options.devices; ++device) {
+    state.ok(cudaSetDevice(static_cast<int>(device)), kNone, "cudaSetDevice");
+    state.ok(cudaDeviceReset(), kNone, "cudaDeviceReset");
+  }
+  return state.result;
+}
+
+}  // namespace storm

@@ -1,0 +1,119 @@
+#include "tests/sim/storm/generate.h"
+
+#include "tests/sim/storm/generator.h"
+
+namespace storm {
+
+void Generator::act() {
+  const unsigned what = draw(100);
+  // At first memory fills up.
+  if (step_ < kSlots && live_ + options_.largest_bytes < options_.live_bytes) {
+    Slot* empty = find([](const Slot& slot) { return slot.buffer == kNone; });
+    if (empty != nullptr) return allocate(*empty);
+  }
+  if (what < 18) return churn(any_slot());
+  if (what < 50) return launch();
+  if (what < 56) {
+    Slot* slot = has(Feature::k_memset) ? find_any(device_) : nullptr;
+    return slot != nullptr ? memset(*slot) : void();
+  }
+  if (what < 72) return has(Feature::k_copy) ? copy() : void();
+  if (what < 77) return has(Feature::k_copy2d) ? copy_rows() : void();
+  if (what < 81) return fill_host();
+  if (what < 85) {
+    unsigned& made = streams_[draw(static_cast<unsigned>(streams_.size()))];
+    if (!has(Feature::k_churn) || made == kNone) return;
+    if (!has(Feature::k_share))
+      thread_ = static_cast<unsigned>(&made - streams_.data()) / options_.devices / options_.streams;
+    emit(operation(Kind::kStreamDestroy, made));
+    made = kNone;
+    return;
+  }
+  if (what < 88) {
+    if (!has(Feature::k_hostsync)) return;
+    emit(operation(Kind::kSynchronize, chance(50) ? kNone : stream(device_)));
+    return;
+  }
+  if (what < 90) {
+    Slot* slot = has(Feature::k_query) ? find_any(device_) : nullptr;
+    if (slot == nullptr) return;
+    Operation ask = operation(Kind::kAsk);
+    ask.from = {part(*slot, 4)};
+    return emit(std::move(ask));
+  }
+  if (what < 94) return has(Feature::k_graph) ? graph() : void();
+  if (Slot* slot = find_defined(device_)) check(part(*slot, 4), device_);
+}
+
+void Generator::churn(Slot& slot) {
+  const bool again = chance(60);
+  if (slot.buffer != kNone) {
+    release(slot);
+    if (!again) return;
+  }
+  allocate(slot);
+}
+
+void Generator::allocate(Slot& slot) {
+  const std::size_t bytes = size();
+  const unsigned way = draw(100);
+  Home home = Home::kMalloc;
+  if (way < 30 && has(Feature::k_async)) home = Home::kAsync;
+  if (way >= 30 && way < 45 && has(Feature::k_pool))
+    home = way % 2 == 0 ? Home::kOwnPool : Home::kDefaultPool;
+  const unsigned made_in = stream(device_);
+  const bool now = chance(85);
+  if (live_ + weight(bytes) > options_.live_bytes) return;
+  live_ += weight(bytes);
+  program_.peak_bytes = std::max(program_.peak_bytes, live_);
+  slot = {add_buffer({home, device_, bytes}), false, kNone};
+  Operation made = operation(Kind::kAllocate, home == Home::kMalloc ? kNone : made_in);
+  made.to = whole(slot);
+  emit(std::move(made));
+  if (now) initialise(slot);
+}
+
+void Generator::release(Slot& slot) {
+  if (slot.graph != kNone) drop_graph(slot.graph);
+  const Buffer& old = buffer(slot);
+  const bool stream_ordered = old.home != Home::kMalloc;
+  const bool asynchronous = stream_ordered ? !chance(20) : has(Feature::k_async) && chance(10);
+  Operation made = operation(Kind::kFree, asynchronous ? stream(old.device) : kNone);
+  made.asynchronous = asynchronous;
+  made.to = whole(slot);
+  emit(std::move(made));
+  live_ -= weight(old.bytes);
+  slot = Slot{};
+}
+
+void Generator::initialise(Slot& slot) {
+  if (has(Feature::k_memset) && chance(20)) return memset(slot);
+  Operation made = operation(Kind::kFill, stream(buffer(slot).device));
+  made.to = whole(slot);
+  made.salt = static_cast<std::uint32_t>(random_()) | 1;
+  made.grid = 1 + draw(8);
+  emit(std::move(made));
+  slot.defined = true;
+}
+
+void Generator::finish() {
+  for (unsigned i = 0; i < kSlots; ++i) {
+    Slot& slot = slots_[i];
+    if (slot.buffer == kNone) continue;
+    thread_ = i % options_.threads;
+    if (slot.defined) check(whole(slot), buffer(slot).device);
+    release(slot);
+  }
+  while (!graphs_.empty()) drop_graph(graphs_.back());
+  for (unsigned i = 0; i < streams_.size(); ++i) {
+    if (streams_[i] == kNone) continue;
+    thread_ = i / options_.devices / options_.streams;
+    emit(operation(Kind::kStreamDestroy, streams_[i]));
+  }
+}
+
+Program generate(const Options& options) {
+  return Generator(options).run();
+}
+
+}  // namespace storm

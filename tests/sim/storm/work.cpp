@@ -1,0 +1,140 @@
+// What the device does: kernels, copies, memsets, graphs of them, and the look at the results.
+
+#include <cuda.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "tests/sim/storm/kernels.h"
+#include "tests/sim/storm/model.h"
+#include "tests/sim/storm/worker.h"
+
+namespace storm {
+
+void Worker::check(const Operation& operation) {
+  const Region& region = operation.from[0];
+  const unsigned char* read = nullptr;
+  if (operation.asynchronous) {
+    if (scratch_ == nullptr) {
+      ok(cudaMallocHost(reinterpret_cast<void**>(&scratch_), all_.options.largest_bytes), "cudaMallocHost");
+    }
+    const auto bytes = static_cast<std::size_t>(region.bytes);
+    ok(cudaMemcpyAsync(scratch_, at(region), bytes, cudaMemcpyDeviceToHost, stream_of(operation)),
+       "cudaMemcpyAsync");
+    ok(cudaStreamSynchronize(stream_of(operation)), "cudaStreamSynchronize");
+    read = scratch_;
+  } else {
+    pageable_.resize(region.bytes);
+    ok(cudaMemcpy(pageable_.data(), at(region), region.bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    read = pageable_.data();
+  }
+  const std::uint64_t digest = digest_of(read, region.bytes);
+  all_.result.digests[index_] = digest;
+  if (digest != operation.expected) tell_difference(read, region.bytes);
+}
+
+void Worker::tell_difference(const unsigned char* read, std::size_t bytes) const {
+  const std::vector<unsigned char> want = expected_bytes(all_.program, index_);
+  std::size_t wrong = 0;
+  std::size_t first = bytes;
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < bytes; ++i) {
+    if (read[i] == want[i]) continue;
+    ++wrong;
+    first = std::min(first, i);
+    last = i;
+  }
+  const Operation& operation = all_.program.operations[index_];
+  std::fprintf(stderr, "storm: %zu of %zu bytes are wrong, from %zu to %zu, at %s\n", wrong, bytes, first,
+               last, text_of(all_.program, index_).c_str());
+  for (std::size_t i = first; i < first + 16 && i < bytes; ++i) {
+    std::fprintf(stderr, "%s%02x/%02x", i == first ? "storm: read/expected:" : " ", read[i], want[i]);
+  }
+  std::fprintf(stderr, "\nstorm: what was done to that memory before:\n");
+  for (unsigned i = 0; i <= index_; ++i) {
+    for (const Use& use : uses_of(all_.program, all_.program.operations[i])) {
+      if (use.object != operation.from[0].buffer) continue;
+      std::fprintf(stderr, "storm:   %s\n", text_of(all_.program, i).c_str());
+      break;
+    }
+  }
+  std::fprintf(stderr, "storm: storm %s\n", arguments_of(all_.options).c_str());
+  State::end(kWrongBytes);
+}
+
+void Worker::capture(const Operation& operation) {
+  cudaStream_t stream = nullptr;
+  cudaGraph_t graph = nullptr;
+  const bool alone = all_.options.threads == 1 && operation.nodes.size() % 2 == 0;
+  ok(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  ok(cudaStreamBeginCapture(stream, alone ? cudaStreamCaptureModeGlobal : cudaStreamCaptureModeThreadLocal),
+     "cudaStreamBeginCapture");
+  for (const Operation& node : operation.nodes) enqueue(node, stream);
+  ok(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+  ok(cudaGraphInstantiate(&all_.graphs[operation.graph], graph, 0), "cudaGraphInstantiate");
+  ok(cudaGraphDestroy(graph), "cudaGraphDestroy");
+  ok(cudaStreamDestroy(stream), "cudaStreamDestroy");
+}
+
+void Worker::copy(const Operation& operation, cudaStream_t stream) {
+  const Region& from = operation.from[0];
+  const Buffer& source = buffer_of(from);
+  const Buffer& target = buffer_of(operation.to);
+  const cudaMemcpyKind kind = on_host(source)   ? cudaMemcpyHostToDevice
+                              : on_host(target) ? cudaMemcpyDeviceToHost
+                                                : cudaMemcpyDeviceToDevice;
+  if (operation.kind == Kind::kCopyRows) {
+    ok(cudaMemcpy2DAsync(at(operation.to), operation.to_pitch, at(from), operation.from_pitch,
+                         operation.row_bytes, operation.rows, kind, stream),
+       "cudaMemcpy2DAsync");
+  } else if (kind == cudaMemcpyDeviceToDevice && source.device != target.device) {
+    ok(cudaMemcpyPeerAsync(at(operation.to), static_cast<int>(target.device), at(from),
+                           static_cast<int>(source.device), from.bytes, stream),
+       "cudaMemcpyPeerAsync");
+  } else if (operation.asynchronous) {
+    ok(cudaMemcpyAsync(at(operation.to), at(from), from.bytes, kind, stream), "cudaMemcpyAsync");
+  } else {
+    ok(cudaMemcpy(at(operation.to), at(from), from.bytes, kind), "cudaMemcpy");
+  }
+}
+
+void Worker::memset(const Operation& operation, cudaStream_t stream) {
+  const auto value = static_cast<int>(operation.salt & 0xff);
+  if (!operation.asynchronous)
+    return ok(cudaMemset(at(operation.to), value, operation.to.bytes), "cudaMemset");
+  if (!operation.wide)
+    return ok(cudaMemsetAsync(at(operation.to), value, operation.to.bytes, stream), "cudaMemsetAsync");
+  // The runtime has no memset of words; the driver's is asked for as libraries do.
+  static const auto kWide = [] {
+    void* found = nullptr;
+    cudaDriverEntryPointQueryResult result{};
+    (void)cudaGetDriverEntryPointByVersion("cuMemsetD32Async", &found, 12000, cudaEnableDefault, &result);
+    return reinterpret_cast<CUresult (*)(CUdeviceptr, unsigned, std::size_t, CUstream)>(found);
+  }();
+  expect(kWide != nullptr, "the entry cuMemsetD32Async");
+  const auto address = static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(at(operation.to)));
+  const CUresult error = kWide(address, operation.salt, operation.to.bytes / 4, stream);
+  ok(error == CUDA_SUCCESS ? cudaSuccess : static_cast<cudaError_t>(error), "cuMemsetD32Async");
+}
+
+void Worker::enqueue(const Operation& operation, cudaStream_t stream) {
+  if (operation.kind == Kind::kCopy || operation.kind == Kind::kCopyRows) return copy(operation, stream);
+  unsigned char* to = at(operation.to);
+  if (operation.kind == Kind::kMemset) return memset(operation, stream);
+  Launch what{operation.kind,
+              reinterpret_cast<std::uint32_t*>(to),
+              operation.to.bytes / 4,
+              {},
+              {},
+              0,
+              operation.salt,
+              operation.stride,
+              operation.grid};
+  for (const Region& region : operation.from) {
+    what.from[what.sources] = reinterpret_cast<const std::uint32_t*>(at(region));
+    what.from_words[what.sources++] = region.bytes / 4;
+  }
+  ok(launch(what, stream), "a launch");
+}
+
+}  // namespace storm

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tests/sim/storm/executor.h"
+
+namespace storm {
+
+/// Exit codes for scripts.
+constexpr int kWrongBytes = 1;
+constexpr int kOutOfMemory = 3;
+constexpr int kOtherError = 4;
+
+/// What a host function writes.
+struct HostWrite {
+  std::uint32_t* to;
+  std::size_t words;
+  std::uint32_t salt;
+  unsigned stride;
+};
+
+/// What the threads of a run share. A thread writes only what belongs to its own operations, and reads what
+/// belongs to others' once they are marked as issued.
+struct State {
+  State(const Options& all_options, const Program& whole);
+
+  /// Ends the process at once: other threads may be inside CUDA calls.
+  [[noreturn]] static void end(int code);
+  /// Ends the process, with a line, if a call failed; `index` is the operation or kNone.
+  void ok(cudaError_t error, unsigned index, const char* call) const;
+
+  const Options& options;
+  const Program& program;
+  std::vector<unsigned char*> at;  ///< by buffer
+  std::vector<cudaStream_t> streams;
+  std::vector<cudaEvent_t> events;        ///< by operation that records one
+  std::vector<HostWrite> host_writes;     ///< by operation
+  std::vector<std::atomic<bool>> issued;  ///< by operation
+  std::vector<cudaGraphExec_t> graphs;
+  std::vector<cudaMemPool_t> pools;  ///< by device
+  Result result;
+};
+
+/// Does the operations of one thread.
+class Worker {
+ public:
+  Worker(State& state, unsigned thread) : all_(state), thread_(thread) {}
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+  ~Worker();
+  void run();
+
+ private:
+  void ok(cudaError_t error, const char* call) const { all_.ok(error, index_, call); }
+  cudaStream_t stream_of(const Operation& operation) const { return all_.streams[operation.stream]; }
+  unsigned char* at(const Region& region) const { return all_.at[region.buffer] + region.offset; }
+  const Buffer& buffer_of(const Region& region) const { return all_.program.buffers[region.buffer]; }
+  HostWrite host_write(const Operation& operation) const;
+
+  void use_device_of(const Operation& operation);
+  void act(const Operation& operation);
+  // worker.cpp: memory, streams, the host
+  void allocate(const Operation& operation);
+  void release(const Operation& operation);
+  void call_on_host(const Operation& operation);
+  void create_stream(const Operation& operation);
+  void synchronize(const Operation& operation);
+  void ask(const Operation& operation);
+  void expect(bool right, const char* what) const;
+  // work.cpp: what the device does
+  void check(const Operation& operation);
+  [[noreturn]] void tell_difference(const unsigned char* read, std::size_t bytes) const;
+  void capture(const Operation& operation);
+  void enqueue(const Operation& operation, cudaStream_t stream);
+  void copy(const Operation& operation, cudaStream_t stream);
+  void memset(const Operation& operation, cudaStream_t stream);
+
+  State& all_;
+  unsigned thread_;
+  unsigned index_ = 0;
+  unsigned device_ = kNone;
+  unsigned char* scratch_ = nullptr;  ///< pinned
+  std::vector<unsigned char> pageable_;
+};
+
+}  // namespace storm
