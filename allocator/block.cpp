@@ -14,6 +14,10 @@ const char* to_string(BlockState state) noexcept {
       return "incoming";
     case BlockState::kResident:
       return "resident";
+    case BlockState::kChosen:
+      return "chosen";
+    case BlockState::kStarting:
+      return "starting";
     case BlockState::kOutgoing:
       return "outgoing";
     case BlockState::kUnmapping:

@@ -21,7 +21,11 @@ enum class BlockState : std::uint8_t {
   kBinding,    ///< The slow path is giving it memory. Not observable for long.
   kIncoming,   ///< Mapped; its contents are on their way in. Users order themselves after that copy.
   kResident,   ///< Mapped, contents in place.
-  kOutgoing,   ///< Still mapped and valid; a copy out is under way. A user cancels it back to kResident.
+  kChosen,     ///< To leave; still mapped and valid, and nothing is under way. A user takes it back to
+               ///< kResident.
+  kStarting,   ///< The slow path is enqueueing a copy out. Not observable for long.
+  kOutgoing,   ///< Still mapped and valid; a copy out is under way. A user takes it back to kResident and
+               ///< orders itself after that copy, which is void then.
   kUnmapping,  ///< The copy out is done, the memory is being taken away. Not observable for long.
   kOut,        ///< Contents are in the host arena only.
 };
@@ -104,6 +108,9 @@ struct Block {
   std::array<std::atomic<std::uint64_t>, kUseSlots> uses{};
   /// For kIncoming: the copy-in that users must be ordered after.
   std::atomic<std::uint64_t> incoming{0};
+  /// For kOutgoing: the copy-out that whoever takes the block back must be ordered after, since it still
+  /// reads.
+  std::atomic<std::uint64_t> outgoing{0};
 
   DevicePtr base;
   std::atomic<std::uint64_t> requested_bytes{0};  ///< what the program asked for; stale when freed

@@ -19,6 +19,7 @@ const char* check_block(const Arena& arena, BlockId id) noexcept {
   switch (state) {
     case BlockState::kResident:
     case BlockState::kIncoming:
+    case BlockState::kChosen:
     case BlockState::kOutgoing:
       if (!all_mapped) return "a block on the device is not backed from end to end";
       if (!block.host.empty()) return "a block on the device still has a host slot";
@@ -31,6 +32,7 @@ const char* check_block(const Arena& arena, BlockId id) noexcept {
       break;
     case BlockState::kFreed:
     case BlockState::kBinding:
+    case BlockState::kStarting:
     case BlockState::kUnmapping:
       return nullptr;
   }

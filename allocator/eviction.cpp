@@ -149,54 +149,64 @@ void Residency::start_evictions(Bytes missing) noexcept {
   for (const BlockId id : choose_victims(missing)) {
     Block& block = arena_.block(id);
     const StateWord word = block.load();
-    if (word.state() != BlockState::kResident || !block.move(word, BlockState::kOutgoing)) continue;
-    chosen.emplace_back(id, word.next(BlockState::kOutgoing));
+    if (word.state() != BlockState::kResident || !block.move(word, BlockState::kChosen)) continue;
+    chosen.emplace_back(id, word.next(BlockState::kChosen));
   }
   if (chosen.empty()) return;
   // A launch that saw one of them resident is still to store its tickets: without them the copy could run
   // before the kernel that writes the block.
   const std::uint64_t stuck = EpochRegistry::instance().quiesce(kQuiesce);
-  for (const auto& [id, outgoing] : chosen) {
+  for (const auto& [id, word] : chosen) {
     Block& block = arena_.block(id);
     if ((stuck & EpochRegistry::bit_of(id)) != 0 || block.pins.load(std::memory_order_seq_cst) != 0) {
-      block.move(outgoing, BlockState::kResident);
+      block.move(word, BlockState::kResident);
       continue;
     }
-    begin_copy_out(id, outgoing);
+    begin_copy_out(id, word);
   }
 }
 
-void Residency::begin_copy_out(BlockId id, StateWord outgoing) noexcept {
+void Residency::begin_copy_out(BlockId id, StateWord chosen) noexcept {
   Block& block = arena_.block(id);
   if (!block.touched.load(std::memory_order_acquire)) {
-    evictions_.push_back({id, outgoing, {}, {}});  // uses of the memory's last life are waited for at the end
+    // Nothing to copy; uses of the memory's last life are waited for at the end.
+    block.outgoing.store(0, std::memory_order_release);
+    if (block.move(chosen, BlockState::kOutgoing)) {
+      evictions_.push_back({id, chosen.next(BlockState::kOutgoing), {}, {}});
+    }
     return;
   }
   DeviceResult<HostSlot> slot = host_.allocate(block.requested().round_up(kGranule));
   if (!slot.ok()) {
     host_is_full_ = true;
-    block.move(outgoing, BlockState::kResident);
+    block.move(chosen, BlockState::kResident);
+    return;
+  }
+  if (!block.move(chosen, BlockState::kStarting)) {
+    host_.release(*slot);  // a launch took it back, or it was freed: no byte travels for nothing
     return;
   }
   Use started;
   const DeviceResult<Use> copied = engine_.copy_out(block, *slot, &started);
   if (copied.ok()) {
-    evictions_.push_back({id, outgoing, std::move(slot).value(), *copied});
+    block.outgoing.store(copied->raw(), std::memory_order_release);
+    block.settle(BlockState::kOutgoing);
+    // Whoever changes the word now ends the eviction, which keeps the word that it had.
+    evictions_.push_back({id, chosen.next(BlockState::kStarting).next(BlockState::kOutgoing),
+                          std::move(slot).value(), *copied});
     return;
   }
   report<Msg::TP3001>("a copy to the host", copied.error().code());
-  // If a launch has taken the block back meanwhile, the failure may only tell that.
-  if (block.move(outgoing, BlockState::kResident) && ++failed_copies_ >= kAttempts) {
-    device_error_ = copied.error();
-  }
   // Pieces that did start still write to the slot. If the device does not even answer, it is lost with them.
   const Status waited = streams_.wait_host(started);
   if (waited.ok()) {
     host_.release(*slot);
+    if (++failed_copies_ >= kAttempts) device_error_ = copied.error();
   } else {
     device_error_ = waited;
     lost_.push_back({std::move(slot).value(), started});
   }
+  block.settle(BlockState::kResident);
 }
 
 // Until nothing on the device touches the memory any more: a copy out came after all uses.

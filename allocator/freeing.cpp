@@ -15,6 +15,7 @@ Status Residency::free(BlockId id, Use freed_by) noexcept {
       case BlockState::kFreed:
         return kInvalidValue;
       case BlockState::kBinding:
+      case BlockState::kStarting:
       case BlockState::kUnmapping:
         ::sched_yield();  // a transition in the slow path; it ends with its driver calls
         break;
@@ -24,14 +25,17 @@ Status Residency::free(BlockId id, Use freed_by) noexcept {
   }
 }
 
-// A copy in that is still on its way would write into the memory's next life: the stream waits for it before
-// it frees. Everything else that touched the block the program has ordered before.
+// A copy that is still on its way would meet the memory's next life: the stream waits for it before it frees.
+// Everything else that touched the block the program has ordered before.
 Status Residency::free_in(BlockId id, Stream& stream) noexcept {
   const Block& block = arena_.block(id);
-  if (block.load().state() == BlockState::kIncoming) {
-    const Use incoming = Use::from_raw(block.incoming.load(std::memory_order_acquire));
-    if (const Status status = order_after(&stream, incoming); !status.ok()) return status;
-  }
+  Copies copies;
+  const BlockState state = block.load().state();
+  if (state == BlockState::kIncoming)
+    copies.incoming = Use::from_raw(block.incoming.load(std::memory_order_acquire));
+  if (state == BlockState::kOutgoing)
+    copies.outgoing = Use::from_raw(block.outgoing.load(std::memory_order_acquire));
+  if (const Status status = order_after(&stream, copies); !status.ok()) return status;
   return free(id, stream.draw());
 }
 

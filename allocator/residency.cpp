@@ -29,10 +29,10 @@ Status Residency::open() noexcept {
 Status Residency::make_resident(std::span<const BlockId> set, Stream* stream, WorkName what) noexcept {
   StatsPage::instance().add(Metric::slow_path_total, 1);
   const Nanos start = monotonic_now();
-  Use incoming;
+  Copies copies;
   pin(set);
   Status status = kOk;
-  if (!usable_now(set, &incoming)) {
+  if (!usable_now(set, &copies)) {
     // Whoever waits for a turn holds no pins: the owner may need just these blocks' memory.
     unpin(set);
     const TurnstileGuard turn(turnstile_);
@@ -41,10 +41,10 @@ Status Residency::make_resident(std::span<const BlockId> set, Stream* stream, Wo
     // Again where a stale word's block was freed and its id given to a new allocation meanwhile.
     do {
       status = bring_all(set, what);
-    } while (status.ok() && !usable_now(set, &incoming));
+    } while (status.ok() && !usable_now(set, &copies));
     publish_stats();
   }
-  if (status.ok()) status = order_after(stream, incoming);
+  if (status.ok()) status = order_after(stream, copies);
   if (!status.ok()) unpin(set);
   StatsPage::instance().add(Metric::wait_ns_total,
                             static_cast<std::uint64_t>((monotonic_now() - start).count()));
@@ -61,9 +61,9 @@ void Residency::unpin(std::span<const BlockId> set) noexcept {
   for (const BlockId id : set) arena_.block(id).pins.fetch_sub(1, std::memory_order_release);
 }
 
-// Pinned blocks that are resident, or become so by cancelling their eviction, need no turn. `incoming` is the
-// newest copy in that the caller has to be ordered after.
-bool Residency::usable_now(std::span<const BlockId> set, Use* incoming) noexcept {
+// Pinned blocks that are resident, or become so by cancelling their eviction, need no turn. `copies`: those
+// that the caller has to be ordered after.
+bool Residency::usable_now(std::span<const BlockId> set, Copies* copies) noexcept {
   for (const BlockId id : set) {
     Block& block = arena_.block(id);
     for (bool settled = false; !settled;) {
@@ -73,25 +73,29 @@ bool Residency::usable_now(std::span<const BlockId> set, Use* incoming) noexcept
         case BlockState::kFreed:  // a stale word in the arguments; there is nothing to protect
           settled = true;
           break;
-        case BlockState::kOutgoing:
-          if (block.move(word, BlockState::kResident)) {
-            StatsPage::instance().add(Metric::evictions_cancelled_total, 1);
-            settled = true;
-          }
+        case BlockState::kChosen:
+        case BlockState::kOutgoing: {
+          const Use copy = Use::from_raw(block.outgoing.load(std::memory_order_acquire));
+          if (!block.move(word, BlockState::kResident)) break;
+          StatsPage::instance().add(Metric::evictions_cancelled_total, 1);
+          if (word.state() == BlockState::kOutgoing) copies->note_outgoing(copy);
+          settled = true;
           break;
+        }
         case BlockState::kIncoming: {
           const Use use = Use::from_raw(block.incoming.load(std::memory_order_acquire));
           // The host slot stays on the list of incoming copies until the next turn; the state need not.
           if (streams_.passed(use)) {
             settled = block.move(word, BlockState::kResident);
           } else {
-            if (use.ticket() > incoming->ticket()) *incoming = use;
+            copies->note_incoming(use);
             settled = true;
           }
           break;
         }
         case BlockState::kReserved:
         case BlockState::kBinding:
+        case BlockState::kStarting:
         case BlockState::kUnmapping:
         case BlockState::kOut:
           return false;
@@ -101,10 +105,16 @@ bool Residency::usable_now(std::span<const BlockId> set, Use* incoming) noexcept
   return true;
 }
 
-Status Residency::order_after(Stream* stream, Use incoming) noexcept {
-  if (!incoming) return kOk;
-  if (stream != nullptr && streams_.order_after_incoming(*stream, incoming).ok()) return kOk;
-  return streams_.wait_host(incoming);  // no stream to order, or the driver would not: wait here instead
+// Where there is no stream to order, or the driver would not, the host waits instead.
+Status Residency::order_after(Stream* stream, const Copies& copies) noexcept {
+  Status status = kOk;
+  if (copies.incoming &&
+      (stream == nullptr || !streams_.order_after_incoming(*stream, copies.incoming).ok())) {
+    status = streams_.wait_host(copies.incoming);
+  }
+  if (!status.ok() || !copies.outgoing) return status;
+  if (stream != nullptr && streams_.order(*stream, copies.outgoing).ok()) return kOk;
+  return streams_.wait_host(copies.outgoing);
 }
 
 Status Residency::bring_all(std::span<const BlockId> set, WorkName what) noexcept {
@@ -114,17 +124,25 @@ Status Residency::bring_all(std::span<const BlockId> set, WorkName what) noexcep
 
   Bytes whole;
   Bytes absent;
+  Bytes staying;  // of the set; what else stays is in the set's way
   for (const BlockId id : wanted_) {
     const Block& block = arena_.block(id);
     const BlockState state = block.load().state();
     if (state == BlockState::kFreed) continue;
     whole += block.span;
+    if (block.kept.load(std::memory_order_relaxed)) staying += block.span;
     if (state == BlockState::kReserved || state == BlockState::kOut) absent += block.span - block.backed();
   }
-  if (whole > pool_.limit()) {
+  const Bytes in_the_way = kept() - staying;
+  if (whole + in_the_way > pool_.limit()) {
     report<Msg::TP2001>(WorkName::Text(what).c_str(), BytesText(whole).c_str(),
-                        BytesText(pool_.limit()).c_str());
+                        BytesText(pool_.limit()).c_str(), BytesText(in_the_way).c_str(),
+                        BytesText(whole + in_the_way).c_str());
     return count_refusal();
+  }
+  if (const std::uint64_t moving = (whole - staying).count();
+      moving > largest_set_.load(std::memory_order_relaxed)) {
+    largest_set_.store(moving, std::memory_order_relaxed);
   }
 
   // All copies out start before the first copy in, so that both directions run at once.
@@ -306,7 +324,8 @@ Status Residency::refuse_to_keep(Bytes asked) noexcept {
 }
 
 bool Residency::may_keep(Bytes span) const noexcept {
-  return kept() + span + largest() <= pool_.limit();
+  const Bytes needed = std::max(largest(), Bytes(largest_set_.load(std::memory_order_relaxed)));
+  return kept() + span + needed <= pool_.limit();
 }
 
 Status Residency::freeze(std::span<const BlockId> live, WorkName what) noexcept {

@@ -101,7 +101,8 @@ class Residency {
   Status refuse_to_keep(Bytes asked) noexcept;
   /// Counts a refusal that has been said with a message of its own: kOutOfMemory.
   static Status count_refusal() noexcept;
-  /// False if keeping so much more would leave no room for the largest block that moves.
+  /// False if keeping so much more would leave no room for the largest block that moves, or for the most that
+  /// one launch has brought together so far.
   [[nodiscard]] bool may_keep(Bytes span) const noexcept;
   /// keep() for all allocated blocks; from then on nothing is evicted.
   Status freeze(std::span<const BlockId> live, WorkName what) noexcept;
@@ -144,10 +145,22 @@ class Residency {
     Use copied;
   };
 
+  /// Copies that work on some blocks has to come after: the newest in each direction (each is one stream).
+  struct Copies {
+    Use incoming;
+    Use outgoing;
+    void note_incoming(Use use) noexcept {
+      if (use.ticket() > incoming.ticket()) incoming = use;
+    }
+    void note_outgoing(Use use) noexcept {
+      if (use.ticket() > outgoing.ticket()) outgoing = use;
+    }
+  };
+
   // Slow path (turnstile held); residency.cpp
   void pin(std::span<const BlockId> set) noexcept;
-  bool usable_now(std::span<const BlockId> set, Use* incoming) noexcept;
-  Status order_after(Stream* stream, Use incoming) noexcept;
+  bool usable_now(std::span<const BlockId> set, Copies* copies) noexcept;
+  Status order_after(Stream* stream, const Copies& copies) noexcept;
   Status bring_all(std::span<const BlockId> set, WorkName what) noexcept;
   Status bring(BlockId id) noexcept;
   Status map_extents(Block& block) noexcept;
@@ -167,7 +180,7 @@ class Residency {
   bool being_copied(BlockId id) const noexcept;
   void start_evictions(Bytes missing) noexcept;
   const std::vector<BlockId>& choose_victims(Bytes missing) noexcept;
-  void begin_copy_out(BlockId id, StateWord outgoing) noexcept;
+  void begin_copy_out(BlockId id, StateWord chosen) noexcept;
   Status wait_for(const Eviction& eviction) noexcept;
   bool finish_eviction() noexcept;
   bool others_hold_memory() noexcept;
@@ -188,6 +201,8 @@ class Residency {
   std::atomic<bool> frozen_{false};
   std::atomic<bool> freezing_{false};
   std::atomic<std::uint64_t> kept_bytes_{0};
+  std::atomic<std::uint64_t> largest_set_{
+      0};                           // bytes of blocks that move, of one launch; written with the turnstile
   std::deque<Eviction> evictions_;  // turnstile
   std::deque<Incoming> incoming_;   // turnstile
   std::deque<Lost> lost_;           // turnstile

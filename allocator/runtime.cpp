@@ -109,7 +109,7 @@ DeviceResult<DevicePtr> Runtime::allocate_for(Bytes size, Stream* stream, std::u
 
 DeviceResult<DevicePtr> Runtime::allocate_block(Bytes size, Stream* stream, std::uint8_t tag) noexcept {
   const Bytes span = size.round_up(Arena::kChunk);
-  const bool is_kept = size < min_block_ || residency_.freezing();
+  const bool is_kept = span < min_block_ || residency_.freezing();
   if (!reserve(span)) return Err{residency_.refuse(span)};
   BlockId id = residency_.take_freed(size, span, stream);
   if (id == kNoBlock) {

@@ -155,11 +155,32 @@ TEST_CASE("residency: every request that is refused is said and counted once") {
   };
   refused_once(allocate(MiB(18)));                    // larger than the device may hold
   const DevicePtr large = program.allocate(MiB(12));  // leaves little room for what must stay
-  refused_once(allocate(KiB(1536)));                  // too large for a slab, too small to move
   refused_once(allocate(KiB(4)));                     // in a slab
   const auto blocks = blocks_of(program, 3, MiB(2));
   refused_once(allocate(MiB(2)));  // host memory is used up
   refused_once([&] { return program.touch({large, blocks[0], blocks[1], blocks[2]}, 0); });
+}
+
+TEST_CASE("residency: allocations a little too large for a slab move like others") {
+  Program program({});
+  const auto blocks = blocks_of(program, 20, KiB(1536));
+  for (int round = 0; round < 3; ++round) {
+    for (const DevicePtr at : blocks) REQUIRE(program.touch({at}, 0).ok());
+  }
+  program.synchronize();
+  program.check();
+}
+
+TEST_CASE("residency: small allocations leave room for what one launch has used together") {
+  Program program({});
+  const auto blocks = blocks_of(program, 3, MiB(4));
+  REQUIRE(program.touch(blocks, 0).ok());
+  int slabs = 0;
+  while (program.runtime().allocate(MiB(1)).ok()) ++slabs;
+  CHECK(slabs == 4);  // 16 MiB less the 12 of the launch hold two slabs
+  REQUIRE(program.touch(blocks, 0).ok());
+  program.device().run_all();
+  program.check();
 }
 
 TEST_CASE("residency: a request that can never be held does not count against later ones") {

@@ -1,8 +1,8 @@
-#include "allocator/slab_map.h"
-
 #include <catch2/catch.hpp>
 #include <map>
 #include <random>
+
+#include "allocator/slab_map.h"
 
 namespace tidepool::runtime {
 
