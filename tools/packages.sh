@@ -3,7 +3,7 @@
 # and two functions that make sure they and the CUDA toolkit are there.
 
 # shellcheck disable=SC2034 # used by those who source this
-TP_BUILD_PACKAGES=(cmake g++ liblz4-dev libtomlplusplus-dev libxxhash-dev libzstd-dev make ninja-build)
+TP_BUILD_PACKAGES=(cmake g++ libfmt-dev liblz4-dev libspdlog-dev libtomlplusplus-dev libxxhash-dev libzstd-dev make ninja-build)
 # shellcheck disable=SC2034
 TP_TEST_PACKAGES=(
   catch2 ccache clang-format-14 clang-tidy-14 codespell fish git libbenchmark-dev mandoc procps python3 shellcheck valgrind

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdio>
 
+#include "allocator/support/events.h"
 #include "allocator/support/stats_page.h"
 #include "allocator/support/text_writer.h"
 #include "allocator/support/units.h"
@@ -92,6 +93,19 @@ void write_line(int fd, const char* line, std::size_t length) noexcept {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+bool is_recorded(Severity severity) noexcept {
+  const EventLevel level = severity == Severity::E   ? EventLevel::kError
+                           : severity == Severity::W ? EventLevel::kWarn
+                                                     : EventLevel::kInfo;
+  return is_logged(level, Subsystem::message);
+}
+
+void record(Msg code, Severity severity, const char* text) noexcept {
+  if (severity == Severity::E) return emit<Ev::error>(code, text);
+  if (severity == Severity::W) return emit<Ev::warning>(code, text);
+  emit<Ev::information>(code, text);
+}
+
 }  // namespace
 
 std::span<const MessageRow> message_rows() noexcept {
@@ -125,14 +139,16 @@ void detail::write_message(Msg code, const char* format, ...) noexcept {
       g_times[static_cast<std::size_t>(code)].fetch_add(1, std::memory_order_relaxed);
   if (row.severity == Severity::W) StatsPage::instance().add(Metric::warnings_total, 1);
   const bool silenced = row.severity != Severity::E && g_quiet.load(std::memory_order_relaxed);
-  const int fd = silenced || before >= kPrintedTimes ? -1 : message_fd();
-  if (fd >= 0) {
+  const bool is_printed = !silenced && before < kPrintedTimes;
+  const int fd = is_printed ? message_fd() : -1;
+  if (fd >= 0 || is_recorded(row.severity)) {
     constexpr char kLast[] = " (Further ones are only counted.)\n";
     char text[kLongestLine - 64];
     va_list args;
     va_start(args, format);
     std::vsnprintf(text, sizeof text, format, args);  // NOLINT(clang-analyzer-valist.Uninitialized): it is
     va_end(args);
+    record(code, row.severity, text);
     char line[kLongestLine];
     TextWriter out = begin_line(line, sizeof line - sizeof kLast, row);
     out.put(text);
@@ -140,7 +156,7 @@ void detail::write_message(Msg code, const char* format, ...) noexcept {
     while (line[length] != '\0') ++length;
     TextWriter(line + length, sizeof line - length).put(before + 1 == kPrintedTimes ? kLast : "\n");
     while (line[length] != '\0') ++length;
-    write_line(fd, line, length);
+    if (fd >= 0) write_line(fd, line, length);
   }
   errno = saved_errno;
 }

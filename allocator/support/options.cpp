@@ -68,6 +68,10 @@ OptionVerdict read_value(const OptionRow& row, std::string_view text, AutoAmount
   return verdict;
 }
 
+OptionVerdict read_value(const OptionRow&, std::string_view text, LogLevels* out) noexcept {
+  return {parse_log_levels(text, out)};
+}
+
 template <class Word>
 requires std::is_enum_v<Word> OptionVerdict read_value(const OptionRow& row, std::string_view text, Word* out)
 noexcept {
@@ -119,7 +123,11 @@ const OptionRow* find_option(std::string_view variable) noexcept {
 }
 
 const OptionRow* nearest_option(std::string_view variable) noexcept {
-  return nearest_item(variable, kRows, [](const OptionRow& row) { return row.variable; });
+  // Without what all have in common, which would make a short name near to everything.
+  if (variable.starts_with(kPrefix)) variable.remove_prefix(kPrefix.size());
+  return nearest_item(variable, kRows, [](const OptionRow& row) {
+    return std::string_view(row.variable).substr(kPrefix.size());
+  });
 }
 
 OptionVerdict set_option(Options& options, const OptionRow& row, std::string_view text) noexcept {

@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "allocator/support/log_levels.h"
 #include "allocator/support/units.h"
 
 namespace tidepool {
@@ -18,6 +19,7 @@ enum class OptionKind : std::uint8_t {
   kDeviceAmount,   ///< parse_amount(), of a device's memory
   kDeviceReserve,  ///< the same, or "auto"
   kHostAmount,     ///< parse_amount(), of host_memory()
+  kLogLevels,      ///< parse_log_levels()
   kPath,           ///< any text shorter than PATH_MAX
   // From here on: one of the words in the row's `low`.
   kCheckLevel,
@@ -66,6 +68,8 @@ template <>
 struct OptionTypeOf<OptionKind::kDeviceReserve> : OptionTypeIs<OptionKind::kDeviceReserve, AutoAmount> {};
 template <>
 struct OptionTypeOf<OptionKind::kHostAmount> : OptionTypeIs<OptionKind::kHostAmount, Amount> {};
+template <>
+struct OptionTypeOf<OptionKind::kLogLevels> : OptionTypeIs<OptionKind::kLogLevels, LogLevels> {};
 template <>
 struct OptionTypeOf<OptionKind::kPath> : OptionTypeIs<OptionKind::kPath, PathText> {};
 template <>

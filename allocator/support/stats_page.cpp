@@ -1,14 +1,13 @@
 #include "allocator/support/stats_page.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <ctime>
 
+#include "allocator/support/run_file.h"
 #include "allocator/support/text_writer.h"
 
 namespace tidepool {
@@ -21,39 +20,7 @@ constexpr MetricRow kRows[] = {
 };
 static_assert(std::size(kRows) == kMetricCount);
 
-/// A process that calls exec a thousand times is not expected; the numbers of the next are not kept.
-constexpr unsigned kMostPagesPerPid = 1000;
-
 constinit StatsPage g_stats;
-
-/// Gives the file its size and its place on the disk: a store through the mapping must not find a full disk
-/// (SIGBUS), nor the size a limit (SIGXFSZ).
-bool take_room(int fd) noexcept {
-  constexpr rlim_t kSize = sizeof(StatsPageLayout);
-  rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < kSize)
-    return false;
-  return posix_fallocate(fd, 0, kSize) == 0;
-}
-
-/// A new file for this process, or -1. It is made without following links and only for this user.
-int create_page_file(const char* run_dir) noexcept {
-  for (unsigned attempt = 0; attempt < kMostPagesPerPid; ++attempt) {
-    char path[4096 + 64];
-    TextWriter out(path, sizeof path);
-    out.put(run_dir).put("/stats.").put_number(static_cast<std::uint64_t>(getpid()));
-    if (attempt > 0) out.put(".").put_number(attempt);
-    const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd >= 0) {
-      if (take_room(fd)) return fd;
-      unlink(path);
-      close(fd);
-      return -1;
-    }
-    if (errno != EEXIST) return -1;
-  }
-  return -1;
-}
 
 /// Maps the file; `where` is null or an existing mapping that it replaces. Null if that fails.
 StatsPageLayout* map_page(int fd, void* where) noexcept {
@@ -91,7 +58,7 @@ StatsPage& StatsPage::attach(const char* run_dir) noexcept {
   stats.attached_ = true;
   if (run_dir == nullptr || run_dir[0] == '\0' || std::strlen(run_dir) >= sizeof stats.run_dir_) return stats;
   const int saved_errno = errno;
-  const int fd = create_page_file(run_dir);
+  const int fd = create_run_file(run_dir, "stats", sizeof(StatsPageLayout));
   StatsPageLayout* const page = fd < 0 ? nullptr : map_page(fd, nullptr);
   if (page != nullptr) {
     for (std::size_t i = 0; i < kMetricCount; ++i) {
@@ -111,7 +78,7 @@ StatsPage& StatsPage::attach(const char* run_dir) noexcept {
 void StatsPage::reset_after_fork() noexcept {
   const int saved_errno = errno;
   if (is_file_) {
-    const int fd = create_page_file(run_dir_);
+    const int fd = create_run_file(run_dir_, "stats", sizeof(StatsPageLayout));
     is_file_ = fd >= 0 && map_page(fd, page_) != nullptr;
     if (fd >= 0) close(fd);
     // The parent's page must not be written by this process, whatever happens.

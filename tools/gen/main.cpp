@@ -25,6 +25,7 @@ constexpr char kUsage[] =
 
 std::vector<Page> committed() {
   std::vector<Page> pages = reference_pages();
+  pages.push_back(events_page());
   pages.push_back(hooks_page());
   return pages;
 }

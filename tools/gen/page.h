@@ -15,6 +15,8 @@ struct Page {
 std::vector<Page> reference_pages();
 /// docs/reference/hooks.md: what shim/hooks.def intercepts.
 Page hooks_page();
+/// docs/reference/events.md: what is recorded, and the form of the logs.
+Page events_page();
 /// man1/tidepool.1, one page for each command, man7/tidepool.7 for the variables; in mdoc(7).
 std::vector<Page> manual_pages();
 /// completions/: bash, zsh, fish.

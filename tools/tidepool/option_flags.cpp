@@ -45,6 +45,7 @@ std::string range_of(const OptionRow& row) {
   }
   if (row.kind == OptionKind::kBool) return "yes or no";
   if (row.kind == OptionKind::kPath) return "a path";
+  if (row.kind == OptionKind::kLogLevels) return "levels, as in warn,swap=debug";
   if (row.kind == OptionKind::kDeviceReserve) return std::string("auto, ") + row.low + ".." + row.high;
   return std::string(row.low) + ".." + row.high;
 }

@@ -1,16 +1,20 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "allocator/support/units.h"
 #include "tools/tidepool/commands.h"
 #include "tools/tidepool/console.h"
+#include "tools/tidepool/event_reader.h"
+#include "tools/tidepool/log_writer.h"
 #include "tools/tidepool/progress.h"
 #include "tools/tidepool/run_folder.h"
 #include "tools/tidepool/run_plan.h"
@@ -45,6 +49,12 @@ std::optional<RunFolder>& make_folder(const RunPlan& plan, std::optional<RunFold
   return folder;
 }
 
+/// A log is written where it will be found: not below a folder that goes with the run.
+bool wants_log(const RunPlan& plan) {
+  const std::string_view name = plan.options->log_file.c_str();
+  return !name.empty() && (!plan.run_dir.empty() || name.find("%R") == name.npos);
+}
+
 }  // namespace
 
 int run_command(std::span<char*> words) {
@@ -56,30 +66,45 @@ int run_command(std::span<char*> words) {
 
   std::optional<RunFolder> folder;
   std::set<std::string> older;
+  std::set<std::string> older_rings;
   if (!plan.options->disable) {
     if (make_folder(plan, folder)->path().empty())
       return say("run: %s", folder->problem().c_str()), kExitRefused;
     older = list_stats_pages(folder->path());
+    for (const std::string& ring : list_event_rings(folder->path())) older_rings.insert(ring);
   }
 
+  std::optional<LogWriter> log;
+  if (folder && wants_log(plan))
+    log.emplace(plan.options->log_file.c_str(), plan.options->log_max, folder->path(), older_rings);
   const Nanos start = monotonic_now();
   std::optional<ProgressLine> progress;
   if (folder && !quiet && plan.arguments.flags.has("--progress"))
     progress.emplace(folder->path(), older, start);
+  const bool is_drawn = progress && progress->is_shown();
   Ticker ticker;
-  if (progress && progress->is_shown()) {
-    ticker = [&] {
-      progress->draw();
-      return ProgressLine::kPeriod;
+  if (log || is_drawn) {
+    ticker = [&, next_draw = start]() mutable {
+      Nanos wait = ProgressLine::kPeriod;
+      if (log) wait = std::min(wait, log->drain());
+      const Nanos now = monotonic_now();
+      if (is_drawn && now >= next_draw) {
+        progress->draw();
+        next_draw = now + ProgressLine::kPeriod;
+      }
+      return is_drawn ? std::min(wait, next_draw - now) : wait;
     };
   }
   const Ending ending = supervise(plan.program, plan.arguments.command.data(), environ, ticker);
+  const Nanos took = monotonic_now() - start;
   if (progress) progress->clear();
   if (ending.start_errno != 0) {
     say("run: %s cannot be executed: %s", plan.program.c_str(), std::strerror(ending.start_errno));
     return ending.start_errno == ENOENT ? kExitNotFound : kExitNotExecutable;
   }
-  if (folder && !quiet) say_summary(*folder, older, ending, monotonic_now() - start, verbose);
+  if (log) log->finish(ending.pid, ending, took);
+  if (log && !log->problem().empty()) say("warning: the log is not complete: %s", log->problem().c_str());
+  if (folder && !quiet) say_summary(*folder, older, ending, took, verbose);
   if (!folder && !quiet && verbose) {
     say("done (%s). Tidepool is switched off (--disable or TIDEPOOL_DISABLE): nothing was managed.",
         ended_how(ending).c_str());

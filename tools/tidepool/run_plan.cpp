@@ -94,6 +94,14 @@ std::optional<int> prepare_run(std::span<char*> words, RunPlan& plan) {
     plan.run_dir = fill_template(text, template_values(program.path), &error);
     if (!error.empty()) return refuse(std::string("the run folder ") + text + " is not valid: " + error);
   }
+  // A mistake in the name of the logs is found before anything starts.
+  TemplateValues values = template_values(program.path);
+  values.run_folder = "/";
+  (void)fill_template(plan.options->log_file.c_str(), values, &error);
+  if (!error.empty()) {
+    return refuse(std::string("the name of the log ") + plan.options->log_file.c_str() +
+                  " is not valid: " + error);
+  }
   return std::nullopt;
 }
 

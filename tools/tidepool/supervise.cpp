@@ -100,6 +100,7 @@ Ending supervise(const std::string& path, char* const* arguments, char* const* e
   const pid_t child = fork();
   if (child == 0) become(path, arguments, environment, before, failure[1], self);
   if (child < 0) ending.start_errno = errno;
+  ending.pid = child;
   close(failure[1]);
   int error = 0;
   if (child > 0 && read(failure[0], &error, sizeof error) == sizeof error) ending.start_errno = error;

@@ -12,6 +12,7 @@ namespace tidepool::tools {
 struct Ending {
   int start_errno = 0;  ///< not 0: it was never started, because of this
   int exit_code = 0;
+  int pid = 0;
   int signal = 0;  ///< not 0: it was ended by this signal, and exit_code means nothing
 };
 

@@ -1,0 +1,46 @@
+#include "allocator/support/run_file.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdint>
+
+#include "allocator/support/text_writer.h"
+
+namespace tidepool {
+namespace {
+
+/// A process that calls exec a thousand times is not expected; the numbers of the next are not kept.
+constexpr unsigned kMostFilesPerPid = 1000;
+
+bool take_room(int fd, std::size_t bytes) noexcept {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes)
+    return false;
+  return posix_fallocate(fd, 0, static_cast<off_t>(bytes)) == 0;
+}
+
+}  // namespace
+
+int create_run_file(const char* run_dir, const char* stem, std::size_t bytes) noexcept {
+  for (unsigned attempt = 0; attempt < kMostFilesPerPid; ++attempt) {
+    char path[PATH_MAX + 64];
+    TextWriter out(path, sizeof path);
+    out.put(run_dir).put("/").put(stem).put(".").put_number(static_cast<std::uint64_t>(getpid()));
+    if (attempt > 0) out.put(".").put_number(attempt);
+    const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd >= 0) {
+      if (take_room(fd, bytes)) return fd;
+      unlink(path);
+      close(fd);
+      return -1;
+    }
+    if (errno != EEXIST) return -1;
+  }
+  return -1;
+}
+
+}  // namespace tidepool

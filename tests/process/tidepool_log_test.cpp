@@ -1,0 +1,183 @@
+// The logs that `tidepool run` writes from the rings of its processes.
+#include <signal.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "tests/process/child_process.h"
+
+namespace tidepool::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kTidepool = built("tests/stand_in/bin/tidepool");
+
+/// A run in which each process records `events` pairs of events through the stand-in for the library.
+Job job(const std::string& events, std::vector<std::string> words) {
+  words.insert(words.begin(), {kTidepool, "run"});
+  return {words, "", {{"TIDEPOOL_TEST_EVENTS", events}}, false, false};
+}
+
+std::vector<std::string> lines_of(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+std::vector<std::string> logs_in(const std::string& folder) {
+  std::vector<std::string> logs;
+  for (const std::string& name : names_in(folder)) {
+    if (name.ends_with(".jsonl")) logs.push_back(name);
+  }
+  return logs;
+}
+
+/// Every line of the file is JSON, by another reader than ours.
+bool is_json(const std::string& path) {
+  if (!fs::exists("/usr/bin/python3")) return true;
+  return run({{"/usr/bin/python3", "-c", "import json,sys\nfor l in open(sys.argv[1]): json.loads(l)", path},
+              "",
+              {},
+              false,
+              false})
+             .code() == 0;
+}
+
+TEST_CASE("log: a header, the events, and how the program ended") {
+  ScratchFolder folder;
+  const Outcome got = run(job("3", {"--run-dir", folder / "run", "--log", "info", "sh", "-c", "exit 6"}));
+  CHECK(got.code() == 6);
+  const auto logs = logs_in(folder / "run");
+  REQUIRE(logs.size() == 1);
+  CHECK(logs[0].find("log.r0.") == 0);
+  const auto lines = lines_of((folder / "run") + "/" + logs[0]);
+  REQUIRE(lines.size() == 5);
+  CHECK(lines[0].find("{\"schema\":\"tidepool.log/1\",\"run\":\"run\",\"start\":\"") == 0);
+  CHECK(lines[0].find("\"argv\":[\"sh\",\"-c\",\"exit 6\"],\"options\":{\"run_dir\":\"") !=
+        std::string::npos);
+  CHECK(lines[1].find("\"ev\":\"budget\"") != std::string::npos);
+  CHECK(lines[1].find("\"capacity_bytes\":0,\"device_bytes\":0}") != std::string::npos);
+  CHECK(lines[4].find("\"ev\":\"run_end\"") != std::string::npos);
+  CHECK(lines[4].find("\"exit_code\":6,\"signal\":0,\"took_ns\":") != std::string::npos);
+  CHECK(is_json((folder / "run") + "/" + logs[0]));
+}
+
+TEST_CASE("log: kill -9 of the program loses nothing that was recorded") {
+  ScratchFolder folder;
+  CHECK(run(job("1500", {"--run-dir", folder / "run", "sh", "-c", "kill -9 $$"})).code() == -SIGKILL);
+  const auto logs = logs_in(folder / "run");
+  REQUIRE(logs.size() == 1);
+  const auto lines = lines_of((folder / "run") + "/" + logs[0]);
+  CHECK(lines.size() == 1502);
+  CHECK(lines.back().find("\"signal\":9,") != std::string::npos);
+}
+
+TEST_CASE("log: levels by part") {
+  ScratchFolder folder;
+  const auto count = [&](const std::string& levels) {
+    const std::string name = folder / levels;
+    CHECK(run(job("2", {"--run-dir", name, "--log", levels, "true"})).code() == 0);
+    const auto logs = logs_in(name);
+    return logs.empty() ? 0 : static_cast<int>(lines_of(name + "/" + logs[0]).size());
+  };
+  CHECK(count("info") == 1 + 2 + 1);
+  CHECK(count("info,swap=debug") == 1 + 4 + 1);
+  CHECK(count("warn") == 1 + 1);
+  CHECK(count("off") == 0);
+  CHECK(names_in(folder / "off").size() == 1);  // the numbers alone
+}
+
+TEST_CASE("log: each process has its own, also after exec, and where names meet") {
+  ScratchFolder folder;
+  run(job("2", {"--run-dir", folder / "run", "sh", "-c", "exec sleep 0"}));
+  const auto logs = logs_in(folder / "run");
+  REQUIRE(logs.size() == 2);  // sh, and sleep in its place
+  CHECK(lines_of((folder / "run") + "/" + logs[0])[0].find("\"argv\":[\"sleep\",\"0\"]") !=
+        std::string::npos);
+  CHECK(lines_of((folder / "run") + "/" + logs[0]).back().find("run_end") != std::string::npos);
+  CHECK(lines_of((folder / "run") + "/" + logs[1])[0].find("\"argv\":[\"sh\",\"-c\"") != std::string::npos);
+  run(job("2", {"--run-dir", folder / "other", "--log-file", folder / "all.jsonl", "sh", "-c",
+                "/bin/true; exit 0"}));
+  CHECK(logs_in(folder / "other").empty());
+  int found = 0;
+  for (const std::string& name : names_in(folder.path())) found += name.starts_with("all.") ? 1 : 0;
+  CHECK(found == 2);
+}
+
+TEST_CASE("log: rings of an earlier run in the same folder are not read again") {
+  ScratchFolder folder;
+  for (int i = 1; i <= 2; ++i) {
+    run(job("2", {"--run-dir", folder / "run", "true"}));
+    CHECK(logs_in(folder / "run").size() == static_cast<std::size_t>(i));
+  }
+}
+
+TEST_CASE("log: a private folder has none, a file that was named has one") {
+  ScratchFolder folder;
+  Job private_run = job("2", {"true"});
+  private_run.variables.emplace_back("TMPDIR", folder.path());
+  CHECK(run(private_run).code() == 0);
+  CHECK(names_in(folder.path()).empty());
+  private_run.words.insert(private_run.words.begin() + 2, {"--log-file", folder / "%e.log"});
+  CHECK(run(private_run).code() == 0);
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"true.log"});
+  CHECK(lines_of(folder / "true.log").size() == 4);
+}
+
+TEST_CASE("log: grows to its size, then begins anew and keeps one predecessor, each with a header") {
+  ScratchFolder folder;
+  const std::string log = folder / "l.jsonl";
+  // 30,000 events of about 100 bytes, slow enough to be read.
+  Job large = job("30000/200", {"--log-file", log, "--log-max", "1MiB", "true"});
+  large.variables.emplace_back("TMPDIR", folder.path());
+  CHECK(run(large).code() == 0);
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"l.1.jsonl", "l.jsonl"});
+  for (const char* name : {"l.jsonl", "l.1.jsonl"}) {
+    CHECK(fs::file_size(folder / name) <= (1 << 20));
+    CHECK(lines_of(folder / name)[0].find("{\"schema\":\"tidepool.log/1\"") == 0);
+    CHECK(is_json(folder / name));
+  }
+}
+
+TEST_CASE("log: events that came faster than they were written are counted in the log") {
+  ScratchFolder folder;
+  CHECK(run(job("20000", {"--run-dir", folder / "run", "true"})).code() == 0);
+  const auto logs = logs_in(folder / "run");
+  REQUIRE(logs.size() == 1);
+  std::size_t seen = 0;
+  std::size_t lost = 0;
+  for (const std::string& line : lines_of((folder / "run") + "/" + logs[0])) {
+    seen += line.find("\"ev\":\"budget\"") != std::string::npos ? 1 : 0;
+    const std::size_t at = line.find("\"ev\":\"events_lost\",\"count\":");
+    if (at != std::string::npos) lost += std::stoul(line.substr(at + 27));
+  }
+  CHECK(seen + lost == 20000);
+}
+
+TEST_CASE("log: what cannot be written is said, and the program is not disturbed") {
+  ScratchFolder folder;
+  write_file(folder / "file", "");
+  const Outcome got = run(job("2", {"--log-file", folder / "file/l.jsonl", "sh", "-c", "echo out; exit 3"}));
+  CHECK(got.code() == 3);
+  CHECK(got.out == "out\n");
+  CHECK(got.err.find("tidepool: warning: the log is not complete: ") == 0);
+  const Outcome wrong = run(job("2", {"--log-file", "%z", "echo", "x"}));
+  CHECK(wrong.code() == 125);
+  CHECK(wrong.err ==
+        "tidepool: run: the name of the log %z is not valid: %z is none of %p, %h, %e, %t, %r, %j, %R, "
+        "%q{NAME} and %%\n");
+  const Outcome levels = run(job("2", {"--log", "loud", "echo", "x"}));
+  CHECK(levels.err ==
+        "tidepool: run: --log loud is not valid: a level is none of off, error, warn, info, debug, trace\n");
+  const Outcome part = run(job("2", {"--log", "info,swop=debug", "echo", "x"}));
+  CHECK(part.err ==
+        "tidepool: run: --log info,swop=debug is not valid: a part is none of run memory swap message\n");
+}
+
+}  // namespace
+}  // namespace tidepool::test

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "allocator/support/units.h"
+#include "tools/tidepool/event_reader.h"
+#include "tools/tidepool/supervise.h"
+
+namespace tidepool::tools {
+
+/// Writes the events of a run's processes into logs, one line each. The processes only fill their rings; all
+/// files are this process' own, so nothing that the program does (fork, kill, a full disk) can tear a line of
+/// them.
+class LogWriter {
+ public:
+  /// `name` is the template of the logs (TIDEPOOL_LOG_FILE), `folder` where the rings are; rings named in
+  /// `except` are of earlier runs.
+  LogWriter(std::string name, Bytes most, std::string folder, std::set<std::string> except);
+  ~LogWriter();
+  LogWriter(const LogWriter&) = delete;
+  LogWriter& operator=(const LogWriter&) = delete;
+
+  /// Writes what is new; the span after which to call again.
+  Nanos drain();
+  /// The program has ended: writes the rest, and how it ended into the log of `pid`, if that has one.
+  void finish(std::int64_t pid, const Ending& ending, Nanos took);
+  /// What kept a log from being written, once; empty: nothing did.
+  [[nodiscard]] const std::string& problem() const { return problem_; }
+
+ private:
+  struct Log;
+  void find_rings();
+  std::uint64_t drain_all(bool is_last);
+
+  std::string name_;
+  Bytes most_;
+  std::string folder_;
+  std::set<std::string> except_;
+  std::string options_;
+  std::string problem_;
+  std::set<std::string> paths_;                       ///< of the logs: no two processes share one
+  std::map<std::string, std::unique_ptr<Log>> logs_;  ///< by name of the ring
+};
+
+}  // namespace tidepool::tools
