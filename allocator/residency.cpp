@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "allocator/support/events.h"
 #include "allocator/support/message.h"
 #include "allocator/support/stats_page.h"
 
@@ -46,8 +47,9 @@ Status Residency::make_resident(std::span<const BlockId> set, Stream* stream, Wo
   }
   if (status.ok()) status = order_after(stream, copies);
   if (!status.ok()) unpin(set);
-  StatsPage::instance().add(Metric::wait_ns_total,
-                            static_cast<std::uint64_t>((monotonic_now() - start).count()));
+  const Nanos waited = monotonic_now() - start;
+  StatsPage::instance().add(Metric::wait_ns_total, static_cast<std::uint64_t>(waited.count()));
+  emit<Ev::wait>(waited);
   return status;
 }
 
@@ -303,7 +305,10 @@ void Residency::release_kept(Block& block) noexcept {
 }
 
 Status Residency::count_refusal() noexcept {
-  StatsPage::instance().add(Metric::out_of_memory_total, 1);
+  StatsPage& stats = StatsPage::instance();
+  stats.add(Metric::out_of_memory_total, 1);
+  emit<Ev::out_of_memory>(Bytes(stats.get(Metric::allocated_bytes)),
+                          Bytes(stats.get(Metric::device_capacity_bytes)));
   return kOutOfMemory;
 }
 

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "allocator/support/events.h"
 #include "allocator/support/message.h"
 #include "allocator/support/stats_page.h"
 
@@ -33,6 +34,7 @@ DeviceResult<Runtime*> Runtime::create(Device& device, const Options& options, B
     return Err{status};
   }
   StatsPage::instance().set(Metric::device_capacity_bytes, capacity.count());
+  emit<Ev::budget>(capacity, total);
   return runtime;
 }
 

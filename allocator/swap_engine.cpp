@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "allocator/support/events.h"
 #include "allocator/support/stats_page.h"
 
 namespace tidepool::runtime {
@@ -54,6 +55,7 @@ DeviceResult<Use> SwapEngine::copy_out(Block& block, const HostSlot& slot, Use* 
   if (const Status marked = streams_.mark(*out_); !marked.ok()) return Err{marked};
   StatsPage::instance().add(Metric::swap_out_total, 1);
   StatsPage::instance().add(Metric::swap_out_bytes_total, block.requested().count());
+  emit<Ev::block_out>(block.base.address(), block.requested());
   return *started;
 }
 
@@ -67,6 +69,7 @@ DeviceResult<Use> SwapEngine::copy_in(Block& block, const HostSlot& slot, Use* s
   if (const Status marked = streams_.mark(*in_); !marked.ok()) return Err{marked};
   StatsPage::instance().add(Metric::swap_in_total, 1);
   StatsPage::instance().add(Metric::swap_in_bytes_total, block.requested().count());
+  emit<Ev::block_in>(block.base.address(), block.requested());
   return *started;
 }
 
