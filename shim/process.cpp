@@ -3,8 +3,10 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sys/auxv.h>
+#include <unistd.h>
 
 #include "allocator/epoch.h"
+#include "allocator/support/event_ring.h"
 #include "allocator/support/message.h"
 #include "allocator/support/stats_page.h"
 #include "shim/managed.h"
@@ -46,7 +48,12 @@ void after_fork_in_child() noexcept {
   StatsPage::instance().reset_after_fork();
   runtime::EpochRegistry::instance().reset_after_fork();
   const bool is_active = g_mode.load(std::memory_order_relaxed) == Mode::kActive;
-  if (is_active && managed() != nullptr) g_mode.store(Mode::kPassthrough);
+  EventRing::instance().reset_after_fork();
+  if (is_active && managed() != nullptr) {
+    g_mode.store(Mode::kPassthrough);
+  } else if (is_active) {
+    EventRing::instance().open(g_options.run_dir.c_str(), g_options.log);
+  }
 }
 
 bool are_options_refused() noexcept {
@@ -72,6 +79,7 @@ void start() noexcept {
 // Only a process that uses CUDA says what is wrong with the options: most that are started with the library
 // (shells, compilers, helpers) do not.
 void decide() noexcept {
+  EventRing::instance().open(g_options.run_dir.c_str(), g_options.log);
   for (const OptionIssue& issue : g_issues.kept()) {
     if (issue.is_unknown && g_options.strict) {
       report<Msg::TP1003>(static_cast<const char*>(issue.text),
@@ -89,6 +97,8 @@ void decide() noexcept {
   } else if (driver != nullptr) {
     decided = Mode::kActive;
   }
+  emit<Ev::process_start>(static_cast<std::uint64_t>(::getppid()));
+  emit<Ev::mode_change>(static_cast<std::uint64_t>(decided));
   g_mode.store(decided, std::memory_order_release);
 }
 
