@@ -21,7 +21,7 @@ expect() {
   [[ $got == "$wanted" ]] || { echo "'$*' offers '$got', not '$wanted'"; exit 1; }
 }
 
-expect 'run' tidepool r
+expect 'run' tidepool ru
 expect 'explain' tidepool exp
 expect '--version' tidepool --v
 expect '--device-budget --device-reserve' tidepool run --device

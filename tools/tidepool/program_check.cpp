@@ -1,6 +1,5 @@
 #include "tools/tidepool/program_check.h"
 
-#include <elf.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -8,47 +7,15 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <optional>
 #include <vector>
 
 #include "tools/tidepool/console.h"
+#include "tools/tidepool/elf_file.h"
 
 namespace tidepool::tools {
 namespace {
-
-/// What matters of an ELF header.
-struct ElfFacts {
-  unsigned char word_size;  ///< ELFCLASS32 or ELFCLASS64
-  unsigned machine;
-  bool has_interpreter;  ///< false: linked statically
-};
-
-template <class Header, class Segment>
-ElfFacts read_elf(std::ifstream& file) {
-  Header header{};
-  file.seekg(0);
-  file.read(reinterpret_cast<char*>(&header), sizeof header);
-  ElfFacts facts{header.e_ident[EI_CLASS], header.e_machine, false};
-  for (unsigned i = 0; i < header.e_phnum && file; ++i) {
-    Segment segment{};
-    file.seekg(static_cast<std::streamoff>(header.e_phoff + std::size_t{i} * header.e_phentsize));
-    file.read(reinterpret_cast<char*>(&segment), sizeof segment);
-    if (file && segment.p_type == PT_INTERP) facts.has_interpreter = true;
-  }
-  return facts;
-}
-
-/// Empty if the file is no ELF file of this machine's byte order.
-std::optional<ElfFacts> elf_facts(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  unsigned char ident[EI_NIDENT] = {};
-  file.read(reinterpret_cast<char*>(ident), sizeof ident);
-  if (!file || std::memcmp(ident, ELFMAG, SELFMAG) != 0) return std::nullopt;
-  return ident[EI_CLASS] == ELFCLASS32 ? read_elf<Elf32_Ehdr, Elf32_Phdr>(file)
-                                       : read_elf<Elf64_Ehdr, Elf64_Phdr>(file);
-}
 
 /// The interpreter that a script's first line names; /bin/sh for a text without one, as execvp(3) does.
 std::string interpreter_of(const std::string& path) {
@@ -105,6 +72,17 @@ ProgramCheck find_program(const char* name) {
   }
   if (!unusable.empty()) return refuse(unusable, kExitNotExecutable, "cannot be executed");
   return {wanted, kExitNotFound, "there is no program '" + wanted + "'"};
+}
+
+std::string executed_file(const std::string& path) {
+  constexpr int kMostScripts = 5;  // as many as the kernel follows
+  std::string file = path;
+  for (int depth = 0; depth < kMostScripts && !elf_facts(file); ++depth) {
+    // An unreadable program may still be executable; what it is cannot be known then.
+    if (access(file.c_str(), R_OK) != 0) break;
+    file = interpreter_of(file);
+  }
+  return file;
 }
 
 ProgramCheck check_preloadable(const std::string& path, const std::string& library) {

@@ -15,6 +15,9 @@ struct ProgramCheck {
 /// missing file gives 127, one that cannot be executed 126.
 ProgramCheck find_program(const char* name);
 
+/// The file that the kernel executes for this program: its interpreter, where it is a script ("#!").
+std::string executed_file(const std::string& path);
+
 /// Can a library be preloaded into this program? Follows "#!" lines to the interpreter. Refuses (125)
 /// programs that are linked statically, that run with other rights than the caller (set-uid, set-gid, file
 /// capabilities: the loader ignores LD_PRELOAD for them), and that are for another machine than `library`.

@@ -20,8 +20,13 @@ std::string times(std::uint64_t n) {
   return n == 1 ? "once" : std::to_string(n) + " times";
 }
 
-/// Continues "N" or "process 7 (train) n". A program that was refused memory may have gone on with less, so
-/// this does not say whether it fitted.
+std::string warned(std::uint64_t warnings) {
+  if (warnings == 0) return "";
+  return " " + std::to_string(warnings) + (warnings == 1 ? " warning." : " warnings.");
+}
+
+}  // namespace
+
 std::string needed(const ProcessStats& p) {
   const std::uint64_t held = p.get(Metric::allocated_bytes_peak);
   const std::uint64_t capacity = p.get(Metric::device_capacity_bytes);
@@ -39,13 +44,6 @@ std::string needed(const ProcessStats& p) {
   }
   return text + swapped(p.get(Metric::swap_out_bytes_total), p.get(Metric::swap_in_bytes_total));
 }
-
-std::string warned(std::uint64_t warnings) {
-  if (warnings == 0) return "";
-  return " " + std::to_string(warnings) + (warnings == 1 ? " warning." : " warnings.");
-}
-
-}  // namespace
 
 std::string ended_how(const Ending& ending) {
   if (ending.signal == 0) return "exit " + std::to_string(ending.exit_code);

@@ -1,0 +1,165 @@
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "allocator/support/message.h"
+#include "tools/tidepool/command_table.h"
+#include "tools/tidepool/commands.h"
+#include "tools/tidepool/console.h"
+#include "tools/tidepool/event_reader.h"
+#include "tools/tidepool/json_text.h"
+#include "tools/tidepool/stats_reader.h"
+#include "tools/tidepool/summary.h"
+
+namespace tidepool::tools {
+namespace {
+
+/// What the rings of a process say; those of a process that called exec are taken together.
+struct Recorded {
+  std::map<std::string, std::uint64_t> times;       ///< by event
+  std::map<std::uint64_t, std::uint64_t> messages;  ///< by code
+  std::map<std::uint64_t, std::string> last_text;   ///< of each message
+  std::uint64_t lost = 0;
+};
+
+Recorded read_rings(const std::string& folder, std::int64_t pid) {
+  Recorded recorded;
+  for (const std::string& name : list_event_rings(folder)) {
+    std::optional<EventReader> reader = EventReader::open(folder + "/" + name);
+    if (!reader || reader->source().pid != pid) continue;
+    reader->read(
+        [&](const EventSeen& event) {
+          ++recorded.times[event.row->name];
+          if (event.row->subsystem != Subsystem::message || event.values[0] >= message_rows().size()) return;
+          ++recorded.messages[event.values[0]];
+          recorded.last_text[event.values[0]] = event.text;
+        },
+        true);
+    recorded.lost += reader->lost();
+  }
+  return recorded;
+}
+
+std::string duration(std::uint64_t ns) {
+  char text[kUnitTextBytes];
+  return format_duration(text, sizeof text, Nanos(static_cast<std::int64_t>(ns)));
+}
+
+std::string local_time(std::int64_t unix_ns) {
+  const std::time_t second = unix_ns / 1'000'000'000;
+  std::tm parts{};
+  char text[32] = {};
+  if (localtime_r(&second, &parts) != nullptr) std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
+  return text;
+}
+
+std::string size_text(std::uint64_t bytes) {
+  return BytesText(Bytes(bytes)).c_str();
+}
+
+void line(const char* title, const std::string& text) {
+  std::printf("  %-9s %s\n", title, text.c_str());
+}
+
+/// "1.2s in 340 calls", then the metrics that name a cause: wait_<cause>_ns_total.
+void print_waits(const ProcessStats& p) {
+  line("waited", duration(p.get(Metric::wait_ns_total)) + " in " +
+                     std::to_string(p.get(Metric::slow_path_total)) + " calls that found memory missing");
+  constexpr std::string_view kStart = "wait_";
+  constexpr std::string_view kEnd = "_ns_total";
+  for (std::size_t i = 0; i < kMetricCount; ++i) {
+    const std::string_view name = metric_rows()[i].name;
+    if (!name.starts_with(kStart) || !name.ends_with(kEnd) || name.size() <= kStart.size() + kEnd.size())
+      continue;
+    const std::string cause(name.substr(kStart.size(), name.size() - kStart.size() - kEnd.size()));
+    line("", duration(p.values[i]) + " for " + cause);
+  }
+}
+
+void print_process(const ProcessStats& p, const Recorded& recorded) {
+  std::printf("\nprocess %lld (%s), started %s\n", static_cast<long long>(p.pid), p.program.c_str(),
+              local_time(p.start_unix_ns).c_str());
+  line("memory", "n" + needed(p));
+  if (p.get(Metric::library_bytes) > 0)
+    line("", size_text(p.get(Metric::library_bytes)) + " held by CUDA libraries for themselves at the end");
+  line("host", "at most " + size_text(p.get(Metric::host_bytes_peak)) + " of moved blocks");
+  line("moved", std::to_string(p.get(Metric::swap_out_total)) + " blocks out, " +
+                    std::to_string(p.get(Metric::swap_in_total)) + " in; " +
+                    std::to_string(p.get(Metric::evictions_cancelled_total)) + " moves out taken back");
+  print_waits(p);
+  for (const auto& [code, times] : recorded.messages) {
+    const MessageRow& row = message_rows()[code];
+    line("message", std::string(row.code) + ", " + std::to_string(times) +
+                        (times == 1 ? " time: " : " times, last: ") + recorded.last_text.at(code));
+  }
+  std::uint64_t seen = 0;
+  for (const auto& [name, times] : recorded.times) seen += times;
+  if (recorded.lost > 0) {
+    line("events", "the last " + std::to_string(seen) + "; " + std::to_string(recorded.lost) +
+                       " earlier ones are in the log, if there is one");
+  }
+}
+
+void print_json(const std::string& folder, const std::vector<ProcessStats>& processes) {
+  std::string text =
+      "{\"schema\": \"tidepool.report/1\", \"run\": " + json_quoted(folder) + ", \"processes\": [";
+  for (const ProcessStats& p : processes) {
+    const Recorded recorded = read_rings(folder, p.pid);
+    text += std::string(&p == &processes.front() ? "" : ",") + "\n {\"pid\": " + std::to_string(p.pid) +
+            ", \"program\": " + json_quoted(p.program) +
+            ", \"start_unix_ns\": " + std::to_string(p.start_unix_ns) + ",\n  \"metrics\": {";
+    for (std::size_t i = 0; i < kMetricCount; ++i) {
+      text += std::string(i == 0 ? "" : ", ") + json_quoted(metric_rows()[i].name) + ": " +
+              std::to_string(p.values[i]);
+    }
+    text += "},\n  \"messages\": {";
+    for (const auto& [code, times] : recorded.messages) {
+      text += std::string(code == recorded.messages.begin()->first ? "" : ", ") +
+              json_quoted(message_rows()[code].code) + ": " + std::to_string(times);
+    }
+    text += "},\n  \"events\": {";
+    for (const auto& [name, times] : recorded.times) {
+      text += std::string(name == recorded.times.begin()->first ? "" : ", ") + json_quoted(name) + ": " +
+              std::to_string(times);
+    }
+    text += "}, \"events_lost\": " + std::to_string(recorded.lost) + "}";
+  }
+  std::puts((text + "]}").c_str());
+}
+
+}  // namespace
+
+int report_command(std::span<char*> words) {
+  CommandWords got;
+  if (const auto code = begin_command("report", words, 1, got)) return *code;
+  if (got.words.empty()) {
+    say("report: name the folder of a run, its --run-dir");
+    return kExitRefused;
+  }
+  const std::string folder(got.words[0]);
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error)) {
+    say("report: %s is no folder", folder.c_str());
+    return kExitRefused;
+  }
+  std::vector<ProcessStats> processes = read_stats_pages(folder);
+  const std::size_t all = processes.size();
+  std::erase_if(processes, [](const ProcessStats& p) { return !p.used_cuda(); });
+  if (got.has("--json")) return print_json(folder, processes), 0;
+  if (all == 0) {
+    say("report: %s holds nothing of a run: no stats.PID of this version", folder.c_str());
+    return kExitRefused;
+  }
+  std::printf("%s: %zu of %zu processes asked for device memory\n", folder.c_str(), processes.size(), all);
+  for (const ProcessStats& process : processes) print_process(process, read_rings(folder, process.pid));
+  return 0;
+}
+
+}  // namespace tidepool::tools
