@@ -13,6 +13,7 @@
 #include "shim/outside_memory.h"
 #include "shim/real_driver.h"
 #include "shim/runtime_door.h"
+#include "shim/unknown_entry.h"
 
 extern char** environ;
 
@@ -32,9 +33,11 @@ pthread_once_t g_decision = PTHREAD_ONCE_INIT;
 void before_fork() noexcept {
   lock_for_fork();
   lock_outside_for_fork();
+  lock_unknown_for_fork();
 }
 
 void after_fork_in_parent() noexcept {
+  unlock_unknown_after_fork();
   unlock_outside_after_fork(false);
   unlock_after_fork();
 }
@@ -43,6 +46,7 @@ void after_fork_in_parent() noexcept {
 // initialised it: the child forwards. A child of a process that managed nothing is like any process, also if
 // the parent has looked up driver functions.
 void after_fork_in_child() noexcept {
+  unlock_unknown_after_fork();
   unlock_outside_after_fork(true);
   unlock_after_fork();
   StatsPage::instance().reset_after_fork();

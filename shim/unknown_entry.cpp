@@ -132,4 +132,11 @@ void* guard_unknown(const char* symbol, void* function) noexcept {
   return tp_unknown_table + kStandInSize * static_cast<std::size_t>(index);
 }
 
+void lock_unknown_for_fork() noexcept {
+  g_lock.lock();
+}
+void unlock_unknown_after_fork() noexcept {
+  g_lock.unlock();
+}
+
 }  // namespace tidepool::shim

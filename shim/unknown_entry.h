@@ -10,6 +10,10 @@ namespace tidepool::shim {
 /// copied.
 void* guard_unknown(const char* symbol, void* function) noexcept;
 
+/// Around a fork: no other thread is just then taking a stand-in.
+void lock_unknown_for_fork() noexcept;
+void unlock_unknown_after_fork() noexcept;
+
 /// The handler of such calls; each library that is built from the door has its own. libtidepool.so guards the
 /// calls of an active process only: a forked child's go straight through. False: the call may not go on, and
 /// answers CUDA_ERROR_OUT_OF_MEMORY.

@@ -3,6 +3,7 @@
 
 #include "shim/unknown_entry.h"
 
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -141,6 +142,27 @@ TEST_CASE("unknown entry: without a stand-in left, calls are refused and nothing
       reinterpret_cast<int (*)(int, int)>(guard_unknown("cuMemAlloc", functions + sizeof functions - 1));
   CHECK(refused(1, 2) == CUDA_ERROR_NOT_SUPPORTED);
   CHECK(guard_unknown("cuMemFree", reinterpret_cast<void*>(&tp_test_other_entry)) == known);
+}
+
+// pytorch#75147: a lock that another thread held when its process forked is held for ever in the child.
+TEST_CASE("unknown entry: a child that is forked while others take stand-ins can take one") {
+  pthread_atfork(&lock_unknown_for_fork, &unlock_unknown_after_fork, &unlock_unknown_after_fork);
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    while (!stop) (void)guard_unknown("cuMemAlloc", reinterpret_cast<void*>(&tp_test_entry));
+  });
+  for (int i = 0; i < 200; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(5);
+      _exit(guard_unknown("cuMemAlloc", reinterpret_cast<void*>(&tp_test_entry)) != nullptr ? 7 : 8);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    REQUIRE((WIFEXITED(status) && WEXITSTATUS(status) == 7));
+  }
+  stop = true;
+  other.join();
 }
 
 }  // namespace tidepool::shim
