@@ -1,0 +1,94 @@
+// Forks, other programs, the end, threads that go: nothing hangs, nothing is lost, and every exit status is
+// the program's own.
+
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+
+#include "tests/process/child_process.h"
+
+namespace tidepool::test {
+namespace {
+
+const std::string kProbe = built("tests/life_probe");
+
+Outcome on_simgpu(std::vector<std::string> words, int seed = 1) {
+  std::vector<std::string> all = {built("bin/simgpu"),
+                                  "--device",
+                                  "h100",
+                                  "--seed",
+                                  std::to_string(seed),
+                                  "--",
+                                  built("bin/tidepool"),
+                                  "run",
+                                  "--device-budget",
+                                  "32MiB",
+                                  "--",
+                                  kProbe};
+  all.insert(all.end(), words.begin(), words.end());
+  return run({all, "", {}, false, false});
+}
+
+void expect_passes(const Outcome& got) {
+  INFO(got.err);
+  CHECK(got.code() == 0);
+  CHECK(got.out == "as expected\n");
+}
+
+}  // namespace
+
+// pytorch#75147, #17199: children of a process whose threads hold locks. What a child calls in the driver is
+// answered by one that has none, and that knows a version of cuMemAlloc that the table lacks.
+TEST_CASE("life: children that are forked while threads are in hooks do not hang", "[plain]") {
+  expect_passes(run({{kProbe, "fork_while_busy", "recorded"},
+                     "",
+                     {{"LD_PRELOAD", built("lib/libtidepool.so")},
+                      {"LD_LIBRARY_PATH", built("lib/recording_driver")},
+                      {"TP_RECORDING_FAULTS", "newer=cuMemAlloc"},
+                      {"TIDEPOOL_DEVICE_BUDGET", "32MiB"}},
+                     false,
+                     false}));
+}
+
+TEST_CASE("life: a data loader's children live and end while the parent trains") {
+  for (int seed = 1; seed <= 3; ++seed) expect_passes(on_simgpu({"fork_while_busy"}, seed));
+}
+
+TEST_CASE("life: programs are started by spawn, vfork, system and popen while threads are in hooks") {
+  expect_passes(on_simgpu({"spawn_while_busy"}));
+}
+
+TEST_CASE("life: a program that is started by exec is managed from its start") {
+  expect_passes(on_simgpu({"exec"}));
+}
+
+TEST_CASE("life: children that use the device themselves are managed") {
+  const Outcome got = on_simgpu({"spawn_users"});
+  INFO(got.err);
+  CHECK(got.code() == 0);
+  CHECK(got.out == "as expected\nas expected\nas expected\nas expected\n");
+  CHECK(got.err.find("4 processes used CUDA") != std::string::npos);
+}
+
+TEST_CASE("life: threads come and go without leaving anything behind") {
+  expect_passes(on_simgpu({"threads_come_and_go"}));
+}
+
+TEST_CASE("life: however a program ends, its status and output are its own and the summary is there") {
+  const std::pair<const char*, int> ends[] = {
+      {"exit", 5},           {"_exit", 5},          {"quick_exit", 5},
+      {"abort", -SIGABRT},   {"SIGTERM", -SIGTERM}, {"SIGKILL", -SIGKILL},
+      {"SIGSEGV", -SIGSEGV}, {"exit_in_thread", 5}, {"pthread_exit", 5}};
+  for (const auto& [how, code] : ends) {
+    const Outcome got = on_simgpu({"end", how});
+    INFO(how << ": " << got.err);
+    CHECK(got.code() == code);
+    const bool is_flushed = std::string(how) == "exit" || std::string(how) == "exit_in_thread" ||
+                            std::string(how) == "pthread_exit";
+    CHECK(got.out == (is_flushed ? "text without end of line" : ""));
+    CHECK(got.err.find("tidepool: done in") != std::string::npos);
+    CHECK(got.err.find(" 32.0 MiB (peak ") != std::string::npos);
+  }
+}
+
+}  // namespace tidepool::test
