@@ -12,6 +12,7 @@
 #include "allocator/residency.h"
 #include "allocator/slab.h"
 #include "allocator/streams.h"
+#include "allocator/support/no_cancel.h"
 #include "allocator/support/options.h"
 
 namespace tidepool::runtime {
@@ -142,6 +143,7 @@ int Runtime::launch(std::span<const BlockId> set, StreamHandle handle, WorkName 
 template <class Call>
 int Runtime::call_blocking(std::span<const BlockId> set, StreamHandle handle, WorkName what,
                            Call&& call) noexcept {
+  const NoCancel no_cancel;
   Stream* stream = streams_.find(handle);
   if (const Status status = residency_.make_resident(set, stream, what); !status.ok()) return status.code();
   const int code = call();

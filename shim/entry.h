@@ -1,7 +1,10 @@
 #pragma once
 
+#include <string_view>
+#include <type_traits>
 #include <utility>
 
+#include "allocator/support/no_cancel.h"
 #include "shim/hook_table.h"
 #include "shim/process.h"
 #include "shim/real_driver.h"
@@ -33,6 +36,10 @@ template <Hook H, auto Handler, class... A>
 struct Entry<H, Handler, CUresult (*)(A...)> {
   using Function = typename HookType<H>::Function;
 
+  // A launch only waits where memory has to move, and there the runtime sees to it (Runtime::call_blocking).
+  static constexpr bool kMayWait = !std::string_view(HookType<H>::kName).starts_with("cuLaunch");
+  struct Nothing {};
+
   [[gnu::noinline]] static CUresult call(A... args) noexcept {
     if (g_mode.load(std::memory_order_acquire) != Mode::kActive || t_depth != 0) [[unlikely]] {
       return call_outside(__builtin_return_address(0), args...);
@@ -40,6 +47,7 @@ struct Entry<H, Handler, CUresult (*)(A...)> {
     const auto real = reinterpret_cast<Function>(active_driver().hooks[static_cast<std::size_t>(H)]);
     if (real == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
     const DepthGuard guard;
+    [[maybe_unused]] const std::conditional_t<kMayWait, NoCancel, Nothing> no_cancel;
     // The exported symbol jumps here, so this is where the program's own call returns to.
     return Handler(Call<H>{real, __builtin_return_address(0)}, args...);
   }

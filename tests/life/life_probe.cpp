@@ -225,6 +225,43 @@ void threads_come_and_go() {
   work.round();
 }
 
+// A thread that is cancelled while the driver waits, in a copy or in a launch, ends; and what it touched can
+// move.
+void cancelled(std::string_view entry) {
+  g_only_records = true;
+  start();
+  const Work work(1);
+  const bool is_launch = entry == "cuLaunchKernel";
+  static std::atomic<int> inside;
+  inside = 0;
+  static CUdeviceptr block;
+  EXPECT(DRIVER(cuMemAlloc_v2)(&block, kBlock) == CUDA_SUCCESS);
+  const auto body = +[](void* launches) -> void* {
+    start();
+    inside = 1;
+    if (launches != nullptr) {
+      void* parameters[] = {&block, &block, &block, &block, &block, &block, &block, &block};
+      (void)DRIVER(cuLaunchKernel)(reinterpret_cast<CUfunction>(&block), 1, 1, 1, 1, 1, 1, 0, nullptr,
+                                   parameters, nullptr);
+    } else {
+      unsigned char byte = 0;
+      (void)DRIVER(cuMemcpyDtoH_v2)(&byte, block, 1);
+    }
+    inside = 2;
+    for (;;) pause();
+  };
+  pthread_t thread{};
+  int any = 0;
+  EXPECT(pthread_create(&thread, nullptr, body, is_launch ? &any : nullptr) == 0);
+  while (inside == 0) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT(inside == 1 && pthread_cancel(thread) == 0);
+  void* result = nullptr;
+  EXPECT(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
+  work.round();
+  EXPECT(DRIVER(cuMemFree_v2)(block) == CUDA_SUCCESS);
+}
+
 // Ends with memory of its own, with work that is not finished, and with other threads in hooks.
 [[noreturn]] void end(std::string_view how) {
   start();
@@ -268,6 +305,8 @@ int main(int argc, char** argv) {
     total(argument);
   else if (which == "threads_come_and_go")
     threads_come_and_go();
+  else if (which == "cancelled")
+    cancelled(argument);
   else if (which == "end")
     end(argument);
   else

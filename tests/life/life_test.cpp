@@ -50,6 +50,21 @@ TEST_CASE("life: children that are forked while threads are in hooks do not hang
                      false}));
 }
 
+TEST_CASE("life: a thread that is cancelled in the driver ends after its call, and holds nothing",
+          "[plain]") {
+  for (const std::string entry : {"cuMemcpyDtoH_v2", "cuLaunchKernel"}) {
+    INFO(entry);
+    expect_passes(run({{kProbe, "cancelled", entry},
+                       "",
+                       {{"LD_PRELOAD", built("lib/libtidepool.so")},
+                        {"LD_LIBRARY_PATH", built("lib/recording_driver")},
+                        {"TP_RECORDING_FAULTS", "slow=" + entry + ":400"},
+                        {"TIDEPOOL_DEVICE_BUDGET", "32MiB"}},
+                       false,
+                       false}));
+  }
+}
+
 TEST_CASE("life: a data loader's children live and end while the parent trains") {
   for (int seed = 1; seed <= 3; ++seed) expect_passes(on_simgpu({"fork_while_busy"}, seed));
 }

@@ -122,6 +122,7 @@ __attribute__((visibility("hidden"), used)) void* tp_record_called(tidepool::fak
   using namespace tidepool::fakes;
   ::pthread_once(&g_once, start);
   note(*entry, arguments);
+  if (faults().slow == entry->name) ::usleep(static_cast<useconds_t>(faults().slow_ms) * 1000);
   if (const auto observer = g_observer.load()) observer(entry->name);
   return is_illegal(entry->name, arguments) ? reinterpret_cast<void*>(&illegal_address) : entry->function;
 }

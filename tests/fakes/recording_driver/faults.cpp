@@ -13,12 +13,12 @@ bool read_number(std::string_view text, unsigned long& out) {
   return !digits.empty() && *end == '\0';
 }
 
-bool read_kernel_error(std::string_view text, std::string& kernel, int& error) {
+bool read_name_and_number(std::string_view text, std::string& name, int& number_after) {
   const std::size_t colon = text.rfind(':');
   unsigned long number = 0;
   if (colon == std::string_view::npos || !read_number(text.substr(colon + 1), number)) return false;
-  kernel = text.substr(0, colon);
-  error = static_cast<int>(number);
+  name = text.substr(0, colon);
+  number_after = static_cast<int>(number);
   return true;
 }
 
@@ -30,9 +30,11 @@ bool read_word(std::string_view word, Faults& out) {
   if (key == "newer") {
     out.newer = value;
   } else if (key == "function_params") {
-    return read_kernel_error(value, out.function_params, out.function_params_error);
+    return read_name_and_number(value, out.function_params, out.function_params_error);
   } else if (key == "no_params") {
-    return read_kernel_error(value, out.no_params, out.no_params_error);
+    return read_name_and_number(value, out.no_params, out.no_params_error);
+  } else if (key == "slow") {
+    return read_name_and_number(value, out.slow, out.slow_ms);
   } else if (key == "illegal_sync") {
     return read_number(value, out.illegal_sync);
   } else if (key == "illegal_kernel") {

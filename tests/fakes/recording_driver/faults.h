@@ -13,7 +13,8 @@ namespace tidepool::fakes {
 ///                              for a CUfunction too
 ///   no_params=KERNEL:N         both fail with error N
 ///   illegal_sync=N             the Nth synchronize of the process finds an illegal address
-///   illegal_kernel=KERNEL      so does the first one after a launch of this kernel
+///   slow=NAME:N                each call of this entry sleeps for N ms first, where its thread can be
+///   cancelled illegal_kernel=KERNEL      so does the first one after a launch of this kernel
 ///
 /// After an illegal address every call answers with that error, but those that only tell names or versions.
 struct Faults {
@@ -22,6 +23,8 @@ struct Faults {
   int function_params_error = 0;
   std::string no_params;
   int no_params_error = 0;
+  std::string slow;
+  int slow_ms = 0;
   unsigned long illegal_sync = 0;
   std::string illegal_kernel;
 };
