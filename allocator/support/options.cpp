@@ -125,9 +125,15 @@ const OptionRow* find_option(std::string_view variable) noexcept {
 const OptionRow* nearest_option(std::string_view variable) noexcept {
   // Without what all have in common, which would make a short name near to everything.
   if (variable.starts_with(kPrefix)) variable.remove_prefix(kPrefix.size());
-  return nearest_item(variable, kRows, [](const OptionRow& row) {
+  const auto name_of = [](const OptionRow& row) {
     return std::string_view(row.variable).substr(kPrefix.size());
-  });
+  };
+  // BUDGET is a part of what was meant rather than some slips of the pen away from it.
+  constexpr std::size_t kTelling = 4;
+  for (const OptionRow& row : kRows) {
+    if (variable.size() >= kTelling && name_of(row).find(variable) != std::string_view::npos) return &row;
+  }
+  return nearest_item(variable, kRows, name_of);
 }
 
 OptionVerdict set_option(Options& options, const OptionRow& row, std::string_view text) noexcept {

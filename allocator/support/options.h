@@ -112,7 +112,8 @@ std::span<const OptionRow> option_rows() noexcept;
 /// The row with this variable name ("TIDEPOOL_QUIET"), or null.
 const OptionRow* find_option(std::string_view variable) noexcept;
 
-/// The variable that was most likely meant: the one at most three edits away, or null.
+/// The variable that was most likely meant: one that the name is a part of, else the one at most three edits
+/// away; or null. Hook-safe.
 const OptionRow* nearest_option(std::string_view variable) noexcept;
 
 /// Reads `text` into the row's member; on refusal the member keeps its value. Hook-safe.

@@ -1,6 +1,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -72,6 +73,62 @@ TEST_CASE("refusals: wrong options are found before the program starts") {
   refused(call({"run", "--check", "half", "echo"}), 125, "run: --check half is none of off, cheap, full");
   refused(call({"run", "--quiet=2", "echo"}), 125,
           "run: --quiet=2 is not valid: it is none of 1, 0, on, off, yes, no, true, false");
+}
+
+/// A value that the option refuses, and how that is said.
+struct Refused {
+  const char* option;
+  const char* value;
+  const char* why;
+};
+constexpr Refused kRefused[] = {
+    {"disable", "maybe", "is not valid: it is none of 1, 0, on, off, yes, no, true, false"},
+    {"strict", "2", "is not valid: it is none of 1, 0, on, off, yes, no, true, false"},
+    {"quiet", "", "is not valid: it is none of 1, 0, on, off, yes, no, true, false"},
+    {"log", "loud", "is not valid: a level is none of off, error, warn, info, debug, trace"},
+    {"log_max", "1023KiB", "is out of range 1MiB..16GiB"},
+    {"log_max", "17GiB", "is out of range 1MiB..16GiB"},
+    {"check", "half", "is none of off, cheap, full"},
+    {"alloc", "some", "is none of auto, async, native"},
+    {"device_budget", "15.9MiB", "is out of range 16MiB..100%"},
+    {"device_budget", "101%", "is out of range 16MiB..100%"},
+    {"device_budget", "-1", "is not valid: it is negative"},
+    {"device_budget", "", "is not valid: it has no number"},
+    {"device_reserve", "51%", "is out of range 0..50%"},
+    {"device_reserve", "automatic", "is not valid: it is neither auto nor an amount"},
+    {"host_budget", "90.1%", "is out of range 0..90%"},
+    {"host_budget", "16EiB", "is not valid: its unit is none of B, K, KiB, M, MiB, G, GiB, T, TiB"},
+    {"min_block", "2097151", "is out of range 2MiB..1GiB (without a unit it means bytes)"},
+    {"min_block", "1025MiB", "is out of range 2MiB..1GiB"},
+};
+
+TEST_CASE("refusals: every option with a range has a value that is refused, as flag, variable and key") {
+  ScratchFolder folder;
+  for (const Refused& each : kRefused) {
+    INFO(each.option << " " << each.value);
+    const OptionRow* row = nullptr;
+    for (const OptionRow& candidate : option_rows()) {
+      if (std::string(candidate.name) == each.option) row = &candidate;
+    }
+    REQUIRE(row != nullptr);
+    std::string flag = std::string("--") + each.option;
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    refused(call({"run", flag + "=" + each.value, "echo", "x"}), 125,
+            "run: " + flag + "=" + each.value + " " + each.why);
+    refused(call({"run", "echo", "x"}, {{row->variable, each.value}}), 125,
+            std::string("run: ") + row->variable + "=" + each.value + " " + each.why + ". See tidepool env");
+    write_file(folder / "c.toml", std::string(each.option) + " = \"" + each.value + "\"\n");
+    refused(call({"run", "--config", folder / "c.toml", "echo", "x"}), 125,
+            "run: " + (folder / "c.toml") + ":1: " + each.option + " = " + each.value + " " + each.why);
+  }
+  for (const OptionRow& row : option_rows()) {
+    const bool takes_anything = row.kind == OptionKind::kPath;
+    const bool is_listed = std::any_of(std::begin(kRefused), std::end(kRefused), [&](const Refused& each) {
+      return std::string(each.option) == row.name;
+    });
+    INFO(row.name);
+    CHECK((takes_anything || is_listed));
+  }
 }
 
 TEST_CASE("refusals: wrong variables stop the run, unknown ones only if strict") {

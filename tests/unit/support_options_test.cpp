@@ -133,6 +133,8 @@ TEST_CASE("options: an unknown variable is a warning with the name that was mean
   CHECK(got.issue() == "unknown variable TIDEPOOL_DEVICE_BUDGT (did you mean TIDEPOOL_DEVICE_BUDGET?)");
   CHECK(Loaded({"TIDEPOOL_WIDTH_OF_THE_SEA=1"}).issue() == "unknown variable TIDEPOOL_WIDTH_OF_THE_SEA");
   CHECK(Loaded({"TIDEPOOL_=1"}).issue() == "unknown variable TIDEPOOL_");
+  CHECK(Loaded({"TIDEPOOL_BUDGET=1"}).issue() ==
+        "unknown variable TIDEPOOL_BUDGET (did you mean TIDEPOOL_DEVICE_BUDGET?)");
   CHECK(Loaded({"TIDEPOOL_quiet=1"}).issues.count() == 1);
 }
 
