@@ -6,8 +6,8 @@
 TP_BUILD_PACKAGES=(cmake g++ libfmt-dev liblz4-dev libspdlog-dev libtomlplusplus-dev libxxhash-dev libzstd-dev make ninja-build)
 # shellcheck disable=SC2034
 TP_TEST_PACKAGES=(
-  catch2 ccache clang-format-14 clang-tidy-14 codespell fish git libbenchmark-dev mandoc procps python3 shellcheck valgrind
-  zsh
+  catch2 ccache clang-format-14 clang-tidy-14 codespell eatmydata faketime fish git libbenchmark-dev mandoc procps python3
+  shellcheck valgrind zsh
 )
 
 # tp_say <text>: one line of our own, on stderr.

@@ -262,6 +262,36 @@ void cancelled(std::string_view entry) {
   EXPECT(DRIVER(cuMemFree_v2)(block) == CUDA_SUCCESS);
 }
 
+// The library opened and closed by hand, in a process that was started without it: it is not in front of
+// anything, and nothing of the process changes. Its own functions work for who asks for them.
+void by_hand(const char* path) {
+  for (const int scope : {RTLD_LOCAL, RTLD_GLOBAL, RTLD_LOCAL}) {
+    void* const library = dlopen(path, RTLD_NOW | scope);
+    if (library == nullptr) std::fprintf(stderr, "%s\n", dlerror());
+    EXPECT(library != nullptr);
+    EXPECT(dlclose(library) == 0);
+  }
+  const pid_t child = fork();
+  if (child == 0) _exit(getenv("PYTORCH_CUDA_ALLOC_CONF") == nullptr ? 7 : 8);
+  EXPECT(exit_code_of(child) == 7);
+  start();
+  EXPECT(is_drivers(dlsym(driver(), "cuMemAlloc_v2")));
+  std::size_t free = 0;
+  std::size_t total = 0;
+  EXPECT(DRIVER(cuMemGetInfo_v2)(&free, &total) == CUDA_SUCCESS && total > 1024 * kMiB);
+  const Work work(1);
+  work.round();
+  void* const library = dlopen(path, RTLD_NOW);
+  const auto info = reinterpret_cast<decltype(&cuMemGetInfo_v2)>(dlsym(library, "cuMemGetInfo_v2"));
+  const auto alloc = reinterpret_cast<decltype(&cuMemAlloc_v2)>(dlsym(library, "cuMemAlloc_v2"));
+  const auto release = reinterpret_cast<decltype(&cuMemFree_v2)>(dlsym(library, "cuMemFree_v2"));
+  EXPECT(is_hook(reinterpret_cast<const void*>(info)) && dlclose(library) == 0);
+  EXPECT(info(&free, &total) == CUDA_SUCCESS && total == 32 * kMiB);
+  CUdeviceptr at = 0;
+  EXPECT(alloc(&at, kBlock) == CUDA_SUCCESS && release(at) == CUDA_SUCCESS);
+  work.round();
+}
+
 // Ends with memory of its own, with work that is not finished, and with other threads in hooks.
 [[noreturn]] void end(std::string_view how) {
   start();
@@ -307,6 +337,8 @@ int main(int argc, char** argv) {
     threads_come_and_go();
   else if (which == "cancelled")
     cancelled(argument);
+  else if (which == "by_hand")
+    by_hand(argument);
   else if (which == "end")
     end(argument);
   else

@@ -85,6 +85,15 @@ TEST_CASE("life: children that use the device themselves are managed") {
   CHECK(got.err.find("4 processes used CUDA") != std::string::npos);
 }
 
+TEST_CASE("life: the library can be opened and closed by hand") {
+  expect_passes(
+      run({{built("bin/simgpu"), "--device", "h100", "--", kProbe, "by_hand", built("lib/libtidepool.so")},
+           "",
+           {{"TIDEPOOL_DEVICE_BUDGET", "32MiB"}},
+           false,
+           false}));
+}
+
 TEST_CASE("life: threads come and go without leaving anything behind") {
   expect_passes(on_simgpu({"threads_come_and_go"}));
 }
