@@ -17,7 +17,8 @@ void merge(Clock& into, const Clock& other) {
 /// What somebody needs of an earlier operation.
 struct Need {
   unsigned index;
-  bool ended;  ///< or else only called
+  bool ended;            ///< or else only called
+  bool by_host = false;  ///< the call itself reads what that operation writes
 };
 
 class Orderer {
@@ -72,7 +73,12 @@ class Orderer {
     std::vector<Need> needs;
     const bool ended = !waits_by_itself(operation);
     for (const Use& use : uses_of(program_, operation)) {
-      if (writer_[use.object] >= 0) needs.push_back({static_cast<unsigned>(writer_[use.object]), ended});
+      // Copies from pageable memory may read it at once, before what the stream waits for ("API
+      // synchronization behavior" in the runtime's manual).
+      const bool at_once = !use.writes && use.object < program_.buffers.size() &&
+                           program_.buffers[use.object].home == Home::kPageable;
+      if (writer_[use.object] >= 0)
+        needs.push_back({static_cast<unsigned>(writer_[use.object]), ended, at_once});
       if (!use.writes) continue;
       for (const unsigned reader : readers_[use.object]) needs.push_back({reader, ended});
     }
@@ -150,8 +156,11 @@ class Orderer {
     Clock clock = start_of(operation);
     for (const Need& need : needs) {
       if (!need.ended || !is_of_device(need.index)) continue;
-      if (clock[program_.operations[need.index].stream] >= static_cast<int>(need.index)) continue;
-      if (options_.has(Feature::k_hostsync) && random_() % 5 == 0) {
+      if (need.by_host) await_end_on_host(operation, need.index);
+      const bool known = clock[program_.operations[need.index].stream] >= static_cast<int>(need.index);
+      if (known || need.by_host) {
+        // Nothing to wait for in the stream.
+      } else if (options_.has(Feature::k_hostsync) && random_() % 5 == 0) {
         await_end_on_host(operation, need.index);
       } else {
         operation.stream_waits.push_back(need.index);
