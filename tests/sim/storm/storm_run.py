@@ -11,6 +11,7 @@ from shrink import ranges
 
 LIMIT_S = 60
 OUT_OF_MEMORY = 3
+OTHER_ERROR = 4
 # What Tidepool says where a program cannot be run in so little (allocator/support/messages.def).
 REFUSALS = ("TP2001", "TP2002", "TP2004", "TP2005", "TP2102")
 LEAST_BUDGET = 16 << 20
@@ -28,6 +29,8 @@ class Run:
     left: int = 0  # bytes that are held at the end
     races: int = 0
     errors: int = 0
+    faults: int = 0  # that a plan put in
+    calls: dict = field(default_factory=dict)  # by function of the driver
 
 
 def arguments(program):
@@ -74,6 +77,8 @@ def run(build, program, *, schedule=1, budget=None, options=(), faults=None, lim
             result.left = sum(device["memory"]["physical_now_bytes"] for device in told["devices"])
             result.races = told["races"]["total"]
             result.errors = told["errors_total"]
+            result.faults = told["faults_injected"]
+            result.calls = told["calls"]
         return result
 
 
