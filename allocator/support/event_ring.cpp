@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -56,6 +57,24 @@ void fill_header(EventRingLayout& ring) noexcept {
 }
 
 }  // namespace
+
+void EventRecord::store(const EventBody& body) noexcept {
+  const auto* const bytes = reinterpret_cast<const char*>(&body);
+  const std::size_t used = offsetof(EventBody, text) + body.text_bytes;
+  for (std::size_t i = 0; i * 8 < used; ++i) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes + i * 8, sizeof word);
+    words[i].store(word, std::memory_order_release);
+  }
+}
+
+void EventRecord::load(EventBody& body) const noexcept {
+  auto* const bytes = reinterpret_cast<char*>(&body);
+  for (std::size_t i = 0; i < kWords; ++i) {
+    const std::uint64_t word = words[i].load(std::memory_order_acquire);
+    std::memcpy(bytes + i * 8, &word, sizeof word);
+  }
+}
 
 constinit std::atomic<EventLevel> detail::event_levels[kSubsystemCount] = {};
 
@@ -108,14 +127,16 @@ void EventRing::write(Ev event, const EventValues& values) noexcept {
     errno = saved_errno;
     return;
   }
-  std::atomic_thread_fence(std::memory_order_release);  // a reader that sees the new bytes sees the odd state
-  record.time_ns = monotonic_now().count();
-  record.thread = static_cast<std::uint32_t>(syscall(SYS_gettid));
-  record.event = static_cast<std::uint16_t>(event);
-  std::copy(std::begin(values.values), std::end(values.values), record.values);
+  EventBody body;
+  body.time_ns = monotonic_now().count();
+  body.thread = static_cast<std::uint32_t>(syscall(SYS_gettid));
+  body.event = static_cast<std::uint16_t>(event);
+  std::copy(std::begin(values.values), std::end(values.values), body.values);
   const std::size_t length = values.text == nullptr ? 0 : strnlen(values.text, kEventTextBytes);
-  std::memcpy(record.text, values.text == nullptr ? "" : values.text, length);
-  record.text_bytes = static_cast<std::uint16_t>(length);
+  std::memcpy(body.text, values.text == nullptr ? "" : values.text, length);
+  std::memset(body.text + length, 0, (kEventTextBytes - length) % sizeof(std::uint64_t));
+  body.text_bytes = static_cast<std::uint16_t>(length);
+  record.store(body);
   record.state.store(2 * number + 2, std::memory_order_release);
   errno = saved_errno;
 }

@@ -15,10 +15,8 @@ inline constexpr std::size_t kEventRecordCount = 2048;
 inline constexpr std::uint64_t kEventRingMagic = 0x7665'6c6f'6f70'6474;  // "tdpoolev" in memory
 inline constexpr std::uint32_t kEventRingVersion = 1;
 
-/// One event. `state` is 2n + 1 while the event with the number n is written, 2n + 2 once it is there; a
-/// reader takes what had the same even state before and after.
-struct EventRecord {
-  std::atomic<std::uint64_t> state;
+/// What an event is made of.
+struct EventBody {
   std::int64_t time_ns;  ///< CLOCK_MONOTONIC
   std::uint32_t thread;
   std::uint16_t event;
@@ -26,7 +24,20 @@ struct EventRecord {
   std::uint64_t values[kMostEventValues];  ///< in the order of the row's fields, without the text
   char text[kEventTextBytes];
 };
-static_assert(sizeof(EventRecord) == 512);
+
+/// One event in the ring. `state` is 2n + 1 while the event with the number n is written, 2n + 2 once it is
+/// there; a reader takes what had the same even state before and after. The body is copied word by word, each
+/// stored with release and loaded with acquire, so that this holds on every processor.
+struct EventRecord {
+  static constexpr std::size_t kWords = sizeof(EventBody) / 8;
+  std::atomic<std::uint64_t> state;
+  std::atomic<std::uint64_t> words[kWords];
+
+  /// Copies the body, of its text only what `text_bytes` says.
+  void store(const EventBody& body) noexcept;
+  void load(EventBody& body) const noexcept;
+};
+static_assert(sizeof(EventRecord) == 512 && std::is_trivially_copyable_v<EventBody>);
 
 /// The file `<run_dir>/events.<pid>` as it lies on disk; host byte order.
 struct EventRingLayout {

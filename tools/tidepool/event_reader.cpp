@@ -70,13 +70,13 @@ bool EventReader::read_one(const std::function<void(const EventSeen&)>& take) {
   const std::uint64_t before = record.state.load(std::memory_order_acquire);
   if (before < done) return false;
   if (before == done) {
-    EventSeen seen{next_, record.time_ns - ring_->start_ns, record.thread, nullptr, {}, {}};
-    const std::size_t event = record.event;
-    std::copy(std::begin(record.values), std::end(record.values), seen.values);
-    seen.text.assign(record.text, std::min<std::size_t>(record.text_bytes, kEventTextBytes));
-    std::atomic_thread_fence(std::memory_order_acquire);
-    if (record.state.load(std::memory_order_relaxed) == done && event < event_rows().size()) {
-      seen.row = &event_rows()[event];
+    EventBody body;
+    record.load(body);
+    if (record.state.load(std::memory_order_relaxed) == done && body.event < event_rows().size()) {
+      EventSeen seen{next_, body.time_ns - ring_->start_ns, body.thread, nullptr, {}, {}};
+      std::copy(std::begin(body.values), std::end(body.values), seen.values);
+      seen.text.assign(body.text, std::min<std::size_t>(body.text_bytes, kEventTextBytes));
+      seen.row = &event_rows()[body.event];
       ++next_;
       take(seen);
       return true;
