@@ -104,8 +104,8 @@ TEST_CASE("dry run: prints what would be run, in a form that a shell runs, and s
   CHECK(got.code() == 0);
   CHECK(got.err.empty());
   const std::string first = preload_first().empty() ? "" : preload_first() + ":";
-  CHECK(got.out == "TIDEPOOL_DEVICE_BUDGET=48MiB \\\nLD_PRELOAD=" + first + kLibrary +
-                       " \\\nTIDEPOOL_RUN_DIR=runs/sh \\\n"
+  CHECK(got.out == "LD_PRELOAD=" + first + kLibrary +
+                       " \\\nTIDEPOOL_DEVICE_BUDGET=48MiB \\\nTIDEPOOL_RUN_DIR=runs/sh \\\n"
                        "sh -c 'echo \"$0 $TIDEPOOL_RUN_DIR\"' 'it'\\''s'\n");
   CHECK(names_in(folder.path()).empty());
   CHECK(run({{"/bin/sh", "-c", got.out}, "", {}, false, false}).out == "it's runs/sh\n");

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 
+#include "allocator/support/events.h"
 #include "allocator/support/message.h"
 #include "allocator/support/options.h"
 #include "allocator/support/stats_page.h"
@@ -55,7 +56,11 @@ TEST_CASE("explain: an option by variable, flag or name") {
   }
 }
 
-TEST_CASE("explain: knows every message, option and number") {
+TEST_CASE("explain: knows every message, option, number and event") {
+  CHECK(call({"explain", "block_out"}).out ==
+        "block_out · event, debug of swap\n    A copy of a block to host memory was started.\n"
+        "        block: where it begins\n        bytes: its size\n");
+  for (const EventRow& row : event_rows()) CHECK(call({"explain", row.name}).code() == 0);
   for (const MessageRow& row : message_rows()) {
     const Outcome got = call({"explain", row.code});
     INFO(row.code);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "allocator/support/edit_distance.h"
+#include "allocator/support/events.h"
 #include "allocator/support/message.h"
 #include "allocator/support/options.h"
 #include "allocator/support/stats_page.h"
@@ -62,11 +63,23 @@ Topic topic_of(const MessageRow& row) {
               part("What to do", row.remedy)};
 }
 
+Topic topic_of(const EventRow& row) {
+  std::string text = std::string(row.name) + " · event, " + std::string(level_name(row.level)) + " of " +
+                     subsystem_row(row.subsystem).name + "\n" + wrapped(row.help, 4);
+  for (const EventField& field : row.fields) {
+    std::string note = field.note;
+    std::replace(note.begin(), note.end(), '|', ' ');
+    text += wrapped(std::string(field.name) + ": " + note, 8);
+  }
+  return {row.name, row.name, text};
+}
+
 std::vector<Topic> all_topics() {
   std::vector<Topic> topics;
   for (const MessageRow& row : message_rows()) topics.push_back(topic_of(row));
   for (const OptionRow& row : option_rows()) topics.push_back(topic_of(row));
   for (const MetricRow& row : metric_rows()) topics.push_back(topic_of(row));
+  for (const EventRow& row : event_rows()) topics.push_back(topic_of(row));
   return topics;
 }
 

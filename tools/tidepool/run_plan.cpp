@@ -106,18 +106,18 @@ std::optional<int> prepare_run(std::span<char*> words, RunPlan& plan) {
 }
 
 std::string dry_run_text(const RunPlan& plan) {
-  std::string text;
+  std::vector<std::string> set;
   for (const std::string& entry : environment()) {
     const auto& old = plan.old_environment;
-    if (entry.starts_with("TIDEPOOL_RUN_DIR=") || std::find(old.begin(), old.end(), entry) != old.end())
-      continue;
-    text += shell_assignment(entry) + " \\\n";
+    const bool is_new = std::find(old.begin(), old.end(), entry) == old.end();
+    if (is_new && !entry.starts_with("TIDEPOOL_RUN_DIR=")) set.push_back(entry);
   }
-  if (!plan.run_dir.empty()) {
-    text += shell_assignment("TIDEPOOL_RUN_DIR=" + plan.run_dir) + " \\\n";
-  } else if (!plan.options->disable) {
-    text = "# TIDEPOOL_RUN_DIR will name a private folder that lasts as long as the run.\n" + text;
-  }
+  if (!plan.run_dir.empty()) set.push_back("TIDEPOOL_RUN_DIR=" + plan.run_dir);
+  std::sort(set.begin(), set.end());
+  std::string text;
+  if (plan.run_dir.empty() && !plan.options->disable)
+    text = "# TIDEPOOL_RUN_DIR will name a private folder that lasts as long as the run.\n";
+  for (const std::string& entry : set) text += shell_assignment(entry) + " \\\n";
   std::string command;
   for (char* const word : plan.arguments.command) {
     if (word != nullptr) command += (command.empty() ? "" : " ") + shell_quoted(word);
