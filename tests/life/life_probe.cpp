@@ -10,6 +10,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -262,6 +264,36 @@ void cancelled(std::string_view entry) {
   EXPECT(DRIVER(cuMemFree_v2)(block) == CUDA_SUCCESS);
 }
 
+// A guest has no threads, signal handlers or names in the file system of its own.
+void guest() {
+  std::vector<struct sigaction> before(SIGRTMAX + 1);
+  for (int i = 1; i <= SIGRTMAX; ++i) (void)sigaction(i, nullptr, &before[static_cast<std::size_t>(i)]);
+  const auto entries = [](const char* folder) {
+    return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
+  };
+  const auto shared = entries("/dev/shm");
+  start();
+  const Work work(1);
+  for (int i = 0; i < 100; ++i) work.round();
+  EXPECT(entries("/proc/self/task") == 1);
+  EXPECT(entries("/dev/shm") == shared);
+  for (int i = 1; i <= SIGRTMAX; ++i) {
+    struct sigaction now {};
+    (void)sigaction(i, nullptr, &now);
+    EXPECT(now.sa_handler == before[static_cast<std::size_t>(i)].sa_handler);
+  }
+  work.free();
+}
+
+// Many processes at once wait for nothing but the machine.
+void crowd(const char* self) {
+  std::vector<pid_t> children(100);
+  char* const words[] = {const_cast<char*>(self), const_cast<char*>("guest"), const_cast<char*>("recorded"),
+                         nullptr};
+  for (pid_t& child : children) EXPECT(posix_spawn(&child, self, nullptr, nullptr, words, environ) == 0);
+  for (const pid_t child : children) EXPECT(exit_code_of(child) == 0);
+}
+
 // The library opened and closed by hand, in a process that was started without it: it is not in front of
 // anything, and nothing of the process changes. Its own functions work for who asks for them.
 void by_hand(const char* path) {
@@ -337,6 +369,10 @@ int main(int argc, char** argv) {
     threads_come_and_go();
   else if (which == "cancelled")
     cancelled(argument);
+  else if (which == "guest")
+    guest();
+  else if (which == "crowd")
+    crowd(argv[0]);
   else if (which == "by_hand")
     by_hand(argument);
   else if (which == "end")

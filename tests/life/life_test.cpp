@@ -29,6 +29,17 @@ Outcome on_simgpu(std::vector<std::string> words, int seed = 1) {
   return run({all, "", {}, false, false});
 }
 
+/// Over a driver that only records: all that is there beside the program is the library.
+Outcome on_recorder(std::vector<std::string> words, const std::string& faults = "") {
+  words.insert(words.begin(), kProbe);
+  std::vector<std::pair<std::string, std::string>> variables = {
+      {"LD_PRELOAD", built("lib/libtidepool.so")},
+      {"LD_LIBRARY_PATH", built("lib/recording_driver")},
+      {"TIDEPOOL_DEVICE_BUDGET", "32MiB"}};
+  if (!faults.empty()) variables.emplace_back("TP_RECORDING_FAULTS", faults);
+  return run({words, "", variables, false, false});
+}
+
 void expect_passes(const Outcome& got) {
   INFO(got.err);
   CHECK(got.code() == 0);
@@ -40,28 +51,14 @@ void expect_passes(const Outcome& got) {
 // pytorch#75147, #17199: children of a process whose threads hold locks. What a child calls in the driver is
 // answered by one that has none, and that knows a version of cuMemAlloc that the table lacks.
 TEST_CASE("life: children that are forked while threads are in hooks do not hang", "[plain]") {
-  expect_passes(run({{kProbe, "fork_while_busy", "recorded"},
-                     "",
-                     {{"LD_PRELOAD", built("lib/libtidepool.so")},
-                      {"LD_LIBRARY_PATH", built("lib/recording_driver")},
-                      {"TP_RECORDING_FAULTS", "newer=cuMemAlloc"},
-                      {"TIDEPOOL_DEVICE_BUDGET", "32MiB"}},
-                     false,
-                     false}));
+  expect_passes(on_recorder({"fork_while_busy", "recorded"}, "newer=cuMemAlloc"));
 }
 
 TEST_CASE("life: a thread that is cancelled in the driver ends after its call, and holds nothing",
           "[plain]") {
   for (const std::string entry : {"cuMemcpyDtoH_v2", "cuLaunchKernel"}) {
     INFO(entry);
-    expect_passes(run({{kProbe, "cancelled", entry},
-                       "",
-                       {{"LD_PRELOAD", built("lib/libtidepool.so")},
-                        {"LD_LIBRARY_PATH", built("lib/recording_driver")},
-                        {"TP_RECORDING_FAULTS", "slow=" + entry + ":400"},
-                        {"TIDEPOOL_DEVICE_BUDGET", "32MiB"}},
-                       false,
-                       false}));
+    expect_passes(on_recorder({"cancelled", entry}, "slow=" + entry + ":400"));
   }
 }
 
@@ -85,6 +82,20 @@ TEST_CASE("life: children that use the device themselves are managed") {
   CHECK(got.err.find("4 processes used CUDA") != std::string::npos);
 }
 
+// kvcached (signal handlers that were clobbered; a helper thread against the GIL, #371), vllm PR#51317 (names
+// that stay in /dev/shm).
+TEST_CASE("life: the library has no thread, no signal handler and no name of its own in a program",
+          "[plain]") {
+  expect_passes(on_recorder({"guest", "recorded"}));
+}
+
+// HAMi#1662: a lock of all processes, and a minute until hundreds have started.
+TEST_CASE("life: a hundred processes start at once", "[plain]") {
+  const Outcome got = on_recorder({"crowd"});
+  INFO(got.err);
+  CHECK(got.code() == 0);
+}
+
 TEST_CASE("life: the library can be opened and closed by hand") {
   expect_passes(
       run({{built("bin/simgpu"), "--device", "h100", "--", kProbe, "by_hand", built("lib/libtidepool.so")},
@@ -98,6 +109,8 @@ TEST_CASE("life: threads come and go without leaving anything behind") {
   expect_passes(on_simgpu({"threads_come_and_go"}));
 }
 
+// HAMi-core#248, HAMi#2500 (SIGKILL), TMS#99 (an exit inside the library), pytorch and others (segfaults at
+// the end).
 TEST_CASE("life: however a program ends, its status and output are its own and the summary is there") {
   const std::pair<const char*, int> ends[] = {
       {"exit", 5},           {"_exit", 5},          {"quick_exit", 5},

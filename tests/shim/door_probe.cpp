@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "tests/shim/probe.h"
@@ -38,7 +39,8 @@ void dlsym_door() {
     EXPECT(dlerror() != nullptr);
   }
   EXPECT(dlsym(RTLD_DEFAULT, "getpid") == reinterpret_cast<void*>(&getpid));
-  EXPECT(tp_test_position() == 2);
+  // The next definition is the caller's next one, the second time as well.
+  for (int i = 0; i < 3; ++i) EXPECT(tp_test_position() == 2);
 }
 
 void lookup_door() {
@@ -148,6 +150,39 @@ void memory() {
   EXPECT(release(pitched) == CUDA_SUCCESS);
 }
 
+// What programs do with calls now and then: null arguments, threads that have no context, a free of the other
+// kind. Everything answers as the driver does.
+void odd_calls() {
+  start();
+  std::size_t free = 0;
+  std::size_t total = 0;
+  const auto info = DRIVER(cuMemGetInfo_v2);
+  CUdeviceptr block = 0;
+  EXPECT(DRIVER(cuMemAlloc_v2)(&block, 4 * kMiB) == CUDA_SUCCESS);
+  EXPECT(info(nullptr, &total) == CUDA_ERROR_INVALID_VALUE && total == 0);
+  EXPECT(info(&free, nullptr) == CUDA_ERROR_INVALID_VALUE && free == 0);
+  EXPECT(info(nullptr, nullptr) == CUDA_ERROR_INVALID_VALUE);
+  EXPECT(DRIVER(cuPointerGetAttribute)(nullptr, CU_POINTER_ATTRIBUTE_MAPPED, block) ==
+         CUDA_ERROR_INVALID_VALUE);
+  EXPECT(DRIVER(cuMemFreeAsync)(block, nullptr) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuCtxSynchronize)() == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuMemFree_v2)(block) != CUDA_SUCCESS);
+  EXPECT(info(&free, &total) == CUDA_SUCCESS && free == total);
+  EXPECT(DRIVER(cuMemAlloc_v2)(&block, 4 * kMiB) == CUDA_SUCCESS);
+  std::thread([&] {
+    CUdeviceptr none = 0;
+    unsigned char byte = 0;
+    CUdevice device = 0;
+    EXPECT(DRIVER(cuCtxGetDevice)(&device) == CUDA_ERROR_INVALID_CONTEXT);
+    EXPECT(DRIVER(cuMemAlloc_v2)(&none, 4 * kMiB) == CUDA_ERROR_INVALID_CONTEXT && none == 0);
+    EXPECT(info(&free, &total) == CUDA_ERROR_INVALID_CONTEXT);
+    EXPECT(DRIVER(cuDeviceTotalMem_v2)(&total, 0) == CUDA_SUCCESS && total == 32 * kMiB);
+    EXPECT(DRIVER(cuMemsetD8Async)(block, 1, 1, nullptr) == CUDA_ERROR_INVALID_CONTEXT);
+    EXPECT(DRIVER(cuMemcpyDtoH_v2)(&byte, block, 1) == CUDA_ERROR_INVALID_CONTEXT);
+  }).join();
+  EXPECT(DRIVER(cuMemFree_v2)(block) == CUDA_SUCCESS);
+}
+
 // A driver that is newer than the table (newer_driver.cpp).
 void newer_driver() {
   // The first call of all makes the library load the driver, whose constructor calls a hook.
@@ -214,6 +249,8 @@ int main(int argc, char** argv) {
     disabled();
   else if (which == "memory")
     memory();
+  else if (which == "odd_calls")
+    odd_calls();
   else if (which == "newer_driver")
     newer_driver();
   else if (which == "fork_after_start")

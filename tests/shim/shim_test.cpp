@@ -42,14 +42,18 @@ void expect_passes(const Outcome& got) {
 
 }  // namespace
 
+// HAMi-core PR#215 (a prefix of cu took in cudnnCreate), #279 (the second RTLD_NEXT), #315 (whose next?).
 TEST_CASE("shim: dlsym hands out hooks for the driver's names and keeps its caller for all others") {
   expect_passes(probe("dlsym"));
 }
 
+// HAMi#1055 (symbolStatus), HAMi-core#233 and #320 (wrong version of an entry), nvshare#11 (only one of both
+// lookups).
 TEST_CASE("shim: cuGetProcAddress keeps versions, twins and status, and returns itself") {
   expect_passes(probe("lookup"));
 }
 
+// HAMi#2760: hooks that stay when the shim is off.
 TEST_CASE("shim: switched off, lookups lead to the driver and nothing is limited") {
   expect_passes(
       bare({kDoorProbe, "disabled"}, {{"TIDEPOOL_DISABLE", "1"}, {"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
@@ -68,6 +72,7 @@ TEST_CASE("shim: CUDA calls in a library's constructor find the options") {
                      {{"TIDEPOOL_DISABLE", "1"}, {"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
 }
 
+// HAMi-core#63, TMS#56: what runs at the end.
 TEST_CASE("shim: a library that frees in its destructor, after ours has run, is served") {
   expect_passes(bare({kEarlyProbe, "hooked", "33554432", "at-exit"}, {{"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
 }
@@ -115,6 +120,13 @@ TEST_CASE("shim: allocation, free and questions answer as the driver does, where
   expect_passes(probe("memory", {"--check", "full"}));
 }
 
+// HAMi-core#333 (null for cuMemGetInfo), HAMi-core#172 (threads without a context), vgpu-manager PR#65
+// (cuMemFreeAsync of memory that is none of a pool).
+TEST_CASE(
+    "shim: null arguments, threads without a context and frees of the other kind answer as the driver does") {
+  expect_passes(probe("odd_calls", {"--check", "full"}));
+}
+
 TEST_CASE("shim: memory of a context of the program's own is passed through, with one message") {
   const Outcome got = probe("own_context");
   expect_passes(got);
@@ -160,6 +172,7 @@ TEST_CASE("shim: dlsym guards a hooked name in a version that the table does not
                      false}));
 }
 
+// pyg PR#10810: a child of a process that uses CUDA only forwards.
 TEST_CASE("shim: a fork after the start leaves the parent's memory alone") {
   expect_passes(probe("fork_after_start"));
 }
