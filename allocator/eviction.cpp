@@ -81,16 +81,8 @@ bool Residency::wait_for_freed() noexcept {
   const FreeList::Entry busy = freed_.oldest_busy();
   if (busy.id == kNoBlock) return false;
   const Block& block = arena_.block(busy.id);
-  Status status = kOk;
   const bool is_widely_used = block.used_widely.load(std::memory_order_acquire);
-  if (is_widely_used) {
-    status = device_.synchronize();
-  } else {
-    for (const auto& use : block.uses) {
-      if (status.ok()) status = streams_.wait_host(Use::from_raw(use.load(std::memory_order_acquire)));
-    }
-  }
-  if (!status.ok()) {
+  if (const Status status = wait_for_uses(block); !status.ok()) {
     device_error_ = status;
     return false;
   }
@@ -212,15 +204,7 @@ void Residency::begin_copy_out(BlockId id, StateWord chosen) noexcept {
 // Until nothing on the device touches the memory any more: a copy out came after all uses.
 Status Residency::wait_for(const Eviction& eviction) noexcept {
   if (eviction.copied) return streams_.wait_host(eviction.copied);
-  const Block& block = arena_.block(eviction.id);
-  if (block.used_widely.load(std::memory_order_acquire)) return device_.synchronize();
-  Status status = kOk;
-  for (const auto& use : block.uses) {
-    // A launch that took the block back adds uses; they are none of ours.
-    if (block.load() != eviction.outgoing) break;
-    if (status.ok()) status = streams_.wait_host(Use::from_raw(use.load(std::memory_order_acquire)));
-  }
-  return status;
+  return wait_for_uses(arena_.block(eviction.id));
 }
 
 // Ends the oldest eviction; true if memory came free.

@@ -55,6 +55,15 @@ bool Residency::move_to_freed(Block& block, StateWord word, Use freed_by) noexce
   return true;
 }
 
+Status Residency::wait_for_uses(const Block& block) noexcept {
+  if (block.used_widely.load(std::memory_order_acquire)) return device_.synchronize();
+  Status status = kOk;
+  for (const auto& use : block.uses) {
+    if (status.ok()) status = streams_.wait_host(Use::from_raw(use.load(std::memory_order_acquire)));
+  }
+  return status;
+}
+
 BlockId Residency::take_freed(Bytes requested, Bytes span, Stream* stream) noexcept {
   const auto settle = [&](Block& block) {
     for (auto& use : block.uses) {

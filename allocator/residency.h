@@ -81,6 +81,9 @@ class Residency {
   Status free(BlockId id, Use freed_by) noexcept;
   /// The same in the order of a stream, where its work is already ordered after all work on the block.
   Status free_in(BlockId id, Stream& stream) noexcept;
+  /// Waits on the host for all work that has used the block so far, as far as a block remembers: with more
+  /// streams than that, for the whole device.
+  Status wait_for_uses(const Block& block) noexcept;
   /// A freed pair for an allocation of `requested` bytes: the same span, or one with at most an eighth
   /// wasted. `stream`: in whose order the memory will be used first; null for use at once anywhere.
   BlockId take_freed(Bytes requested, Bytes span, Stream* stream) noexcept;

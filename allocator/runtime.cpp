@@ -144,9 +144,12 @@ Status Runtime::keep_new(BlockId id, Bytes size) noexcept {
 Status Runtime::free(DevicePtr at) noexcept {
   const BlockId id = arena_->find(at.address());
   if (id == kNoBlock) return kInvalidValue;
-  if (const Status status = device_.synchronize(); !status.ok()) return status;
   const Block& block = arena_->block(id);
-  Status status = kInvalidValue;
+  Status status = device_.synchronize();
+  // While a stream is captured nobody may wait for the whole device; then for what has used this memory.
+  if (is_capture_error(status)) status = residency_.wait_for_uses(block);
+  if (!status.ok()) return status;
+  status = kInvalidValue;
   if (block.slab.load(std::memory_order_acquire) != nullptr) {
     status = slabs_.free(id, at, Use());
   } else if (block.base == at) {

@@ -82,6 +82,10 @@ class Runtime {
   Status freeze(WorkName what) noexcept;
   [[nodiscard]] bool frozen() const noexcept { return residency_.frozen(); }
 
+  /// A stream is about to be captured into a graph (captures_under_way is counted already). Work that goes
+  /// into a graph is no use of memory: it is not given to launch().
+  void capture_begins() noexcept { streams_.mark_all(); }
+
   void stream_destroyed(StreamHandle stream) noexcept { streams_.retire(stream); }
 
   /// The device's context is gone with everything in it: gives host memory back to the system and must not be

@@ -35,6 +35,8 @@ void pause_between_queries(int round) noexcept {
 
 }  // namespace
 
+std::atomic<int> captures_under_way{0};
+
 StreamTable::StreamTable(Device& device) noexcept : device_(device) {
   entries_.push_back(nullptr);
 }
@@ -129,13 +131,14 @@ void StreamTable::mark_sometimes(Stream& stream, Bytes touched) noexcept {
   // A hint: two threads in one stream may lose a count, which costs nothing but a later mark.
   const std::uint64_t bytes = stream.unmarked_bytes_.load(std::memory_order_relaxed) + touched.count();
   stream.unmarked_bytes_.store(bytes, std::memory_order_relaxed);
-  const bool due = stream.mark_each_ || bytes >= kBytesPerMark.count() ||
+  const bool each = stream.mark_each_ || captures_under_way.load(std::memory_order_relaxed) > 0;
+  const bool due = each || bytes >= kBytesPerMark.count() ||
                    stream.enqueued_.load(std::memory_order_relaxed) % kLaunchesPerMark == 0;
   if (!due) return;
-  // A mark is a hint here, except in per-thread streams, where nobody else can make it. A stream whose lock
+  // A mark is a hint here, except where nobody can make it later. A stream whose lock
   // is taken is being marked or polled right now.
   std::unique_lock guard(stream.lock_, std::defer_lock);
-  if (stream.mark_each_) {
+  if (each) {
     guard.lock();
   } else if (!guard.try_lock()) {
     return;
@@ -147,6 +150,15 @@ void StreamTable::mark_sometimes(Stream& stream, Bytes touched) noexcept {
 Status StreamTable::mark(Stream& stream) noexcept {
   const std::lock_guard guard(stream.lock_);
   return mark_locked(stream);
+}
+
+void StreamTable::mark_all() noexcept {
+  const std::lock_guard guard(lock_);
+  for (Stream* stream : entries_) {
+    if (stream == nullptr || stream->key_.load(std::memory_order_relaxed) == 0) continue;
+    const std::lock_guard one(stream->lock_);
+    (void)mark_locked(*stream);
+  }
 }
 
 Status StreamTable::pass_all_locked(Stream& stream) noexcept {

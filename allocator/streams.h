@@ -16,6 +16,11 @@ namespace tidepool::runtime {
 inline constexpr StreamHandle kLegacyStream{1};
 inline constexpr StreamHandle kPerThreadStream{2};
 
+/// How many captures of streams into graphs are under way in the process. Whoever sees captures begin and end
+/// keeps it; more than there are costs some driver calls, fewer would spoil a capture. Meanwhile each draw is
+/// marked, since nothing can be recorded any more in a stream that has come to be captured.
+extern std::atomic<int> captures_under_way;
+
 /// Events that say how far a stream has come, oldest first. Fixed size: marks are made on the launch path.
 class MarkRing {
  public:
@@ -103,6 +108,8 @@ class StreamTable {
   void mark_sometimes(Stream& stream, Bytes touched) noexcept;
   /// Records a mark that covers everything drawn so far.
   Status mark(Stream& stream) noexcept;
+  /// mark() for every stream.
+  void mark_all() noexcept;
 
   /// True once the device has finished everything up to the use. Asks the driver only when it must. An error
   /// of the device counts as "not passed"; wait_host() reports it.

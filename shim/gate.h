@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "shim/capture.h"
 #include "shim/managed.h"
 #include "shim/stream_context.h"
 #include "shim/touch_set.h"
@@ -17,10 +18,16 @@ CUresult keep_blocks(runtime::Runtime& runtime, std::span<const runtime::BlockId
 
 /// Runs `enqueue()`, which puts work that touches the blocks into the stream, once they are on the device;
 /// they stay there until the work has ended. Work in streams of other contexts than the managed one cannot be
-/// followed: its blocks are kept. Returns what `enqueue` returned, or why it was not called.
+/// followed: its blocks are kept. Work that goes into a graph has no end that could be
+/// waited for: its blocks are kept as well. Returns what `enqueue`
+/// returned, or why it was not called.
 template <class Enqueue>
 CUresult pass(runtime::Runtime& runtime, std::span<const runtime::BlockId> ids, CUstream stream,
               bool per_thread, Waits waits, runtime::WorkName what, Enqueue&& enqueue) noexcept {
+  if (is_capturing(stream, per_thread)) [[unlikely]] {
+    const auto kept = static_cast<CUresult>(runtime.keep(ids, what).code());
+    return kept == CUDA_SUCCESS ? enqueue() : kept;
+  }
   if (!is_followed(stream)) [[unlikely]] {
     const CUresult kept = keep_blocks(runtime, ids, what);
     return kept == CUDA_SUCCESS ? enqueue() : kept;

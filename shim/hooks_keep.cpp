@@ -1,5 +1,5 @@
-// Calls after which something refers to memory that we cannot follow: what they name stays on the device, or,
-// where a graph begins, everything does. And the end of streams and contexts.
+// Calls after which something refers to memory that we cannot follow: what they name stays on the device. And
+// the end of streams and contexts.
 
 #include <tuple>
 #include <type_traits>
@@ -7,6 +7,7 @@
 #include "allocator/support/message.h"
 #include "shim/arg_scan.h"
 #include "shim/entry.h"
+#include "shim/graph_scan.h"
 #include "shim/managed.h"
 #include "shim/outside_memory.h"
 #include "shim/stream_context.h"
@@ -41,20 +42,7 @@ constexpr auto kKeepArgument = [](const auto& call, auto... args) noexcept {
 constexpr auto kBatchMemOp = [](const auto& call, CUstream stream, unsigned count,
                                 CUstreamBatchMemOpParams* operations, unsigned flags) noexcept {
   for (unsigned i = 0; operations != nullptr && i < count; ++i) {
-    const CUstreamBatchMemOpParams& operation = operations[i];
-    std::uint64_t address = 0;
-    switch (operation.operation) {
-      case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-      case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-        address = operation.waitValue.address;
-        break;
-      case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-      case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-        address = operation.writeValue.address;
-        break;
-      default:
-        break;
-    }
+    const std::uint64_t address = address_of(operations[i]);
     if (const CUresult kept = keep(address, call.kName); kept != CUDA_SUCCESS) return kept;
   }
   if (managed() != nullptr) (void)is_followed(stream);
@@ -70,15 +58,6 @@ constexpr auto kTexture = [](const auto& call, CUtexObject* out, const CUDA_RESO
     address = resource->res.pitch2D.devPtr;
   if (const CUresult kept = keep(address, call.kName); kept != CUDA_SUCCESS) return kept;
   return call(out, resource, texture, view);
-};
-
-constexpr auto kFreeze = [](const auto& call, auto... args) noexcept {
-  if (runtime::Runtime* runtime = managed(); runtime != nullptr && !runtime->frozen()) {
-    if (const auto status = runtime->freeze(call.kName); !status.ok())
-      return static_cast<CUresult>(status.code());
-    report<Msg::TP2101>(call.kName);
-  }
-  return call(args...);
 };
 
 constexpr auto kStreamDestroy = [](const auto& call, CUstream stream) noexcept {
@@ -122,11 +101,6 @@ TP_HANDLE(cuTexRefSetAddress_v2, kKeepArgument<2>)
 TP_HANDLE(cuTexRefSetAddress2D_v2, kKeepArgument<2>)
 TP_HANDLE(cuTexRefSetAddress2D_v3, kKeepArgument<2>)
 TP_HANDLE(cuMulticastBindAddr, kKeepArgument<2>)
-
-TP_HANDLE(cuGraphCreate, kFreeze)
-TP_HANDLE_PTSZ(cuStreamBeginCapture, kFreeze)
-TP_HANDLE_PTSZ(cuStreamBeginCapture_v2, kFreeze)
-TP_HANDLE_PTSZ(cuStreamBeginCaptureToGraph, kFreeze)
 
 TP_HANDLE(cuStreamDestroy, kStreamDestroy)
 TP_HANDLE(cuStreamDestroy_v2, kStreamDestroy)

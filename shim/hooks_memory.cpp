@@ -4,6 +4,7 @@
 
 #include "shim/arg_scan.h"
 #include "shim/entry.h"
+#include "shim/free_memory.h"
 #include "shim/managed.h"
 #include "shim/ownership.h"
 #include "shim/stream_context.h"
@@ -39,21 +40,9 @@ constexpr auto kAllocPitch = [](const auto& call, CUdeviceptr* out, std::size_t*
   return result;
 };
 
-CUresult release(runtime::Runtime& runtime, CUdeviceptr at) noexcept {
-  if (const CUresult waited = wait_for_others(); waited != CUDA_SUCCESS) return waited;
-  return static_cast<CUresult>(runtime.free(runtime::DevicePtr(at)).code());
-}
-
 constexpr auto kFree = [](const auto& call, CUdeviceptr at) noexcept {
   runtime::Runtime* runtime = owner(at);
-  return runtime != nullptr ? release(*runtime, at) : call(at);
-};
-
-// Freeing memory of cuMemAlloc in stream order: waiting for the whole device is later than needed, never too
-// early.
-constexpr auto kFreeAsync = [](const auto& call, CUdeviceptr at, CUstream stream) noexcept {
-  runtime::Runtime* runtime = owner(at);
-  return runtime != nullptr ? release(*runtime, at) : call(at, stream);
+  return runtime != nullptr ? free_now(*runtime, at) : call(at);
 };
 
 // The device that the program sees is as large as what it may hold: a program that sizes itself by the answer
@@ -93,7 +82,6 @@ constexpr auto kReset = [](const auto& call, CUdevice device) noexcept {
 TP_HANDLE(cuMemAlloc_v2, kByOwner<kAlloc>)
 TP_HANDLE(cuMemAllocPitch_v2, kByOwner<kAllocPitch>)
 TP_HANDLE(cuMemFree_v2, kFreeByOwner<kFree>)
-TP_HANDLE_PTSZ(cuMemFreeAsync, kFreeByOwner<kFreeAsync>)
 TP_HANDLE(cuMemGetInfo_v2, kGetInfo)
 TP_HANDLE(cuDeviceTotalMem_v2, kTotalMem)
 TP_HANDLE(cuDevicePrimaryCtxReset, kReset)

@@ -5,6 +5,7 @@
 
 #include "shim/entry.h"
 #include "shim/managed.h"
+#include "shim/pools.h"
 
 namespace tidepool::shim {
 namespace {
@@ -40,6 +41,8 @@ CUresult describe(runtime::Runtime& runtime, void* out, CUpointer_attribute attr
       return answer(out, CUdeviceptr{range.base.address()});
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
       return answer(out, static_cast<std::size_t>(range.size.count()));
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      return answer(out, pool_of(range.tag));
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return answer(out, 1u);
     default:

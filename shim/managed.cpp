@@ -36,6 +36,7 @@ Managed* start(const runtime::DriverTable& driver, CUdevice ordinal) noexcept {
     report<Msg::TP1011>(ordinal, runtime.error().code());
     return nullptr;
   }
+  if (runtime::captures_under_way.load() > 0) (*runtime)->capture_begins();
   return new (std::nothrow) Managed{*runtime, *device};
 }
 

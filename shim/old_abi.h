@@ -7,6 +7,10 @@
 #undef cuGetProcAddress
 #undef cuCtxDestroy
 #undef cuDevicePrimaryCtxReset
+#undef cuGraphAddNode
+#undef cuGraphExecKernelNodeSetParams
+#undef cuGraphExecUpdate
+#undef cuGraphInstantiate
 #undef cuMemcpy3DBatchAsync
 #undef cuMemcpyBatchAsync
 #undef cuStreamBatchMemOp
@@ -21,6 +25,16 @@ extern "C" {
 CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** pfn, int cuda_version, cuuint64_t flags);
 CUresult CUDAAPI cuCtxDestroy(CUcontext context);
 CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice device);
+CUresult CUDAAPI cuGraphAddNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count,
+                                CUgraphNodeParams* params);
+CUresult CUDAAPI cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                                const CUDA_KERNEL_NODE_PARAMS_v1* params);
+CUresult CUDAAPI cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode* failed,
+                                   CUgraphExecUpdateResult* result);
+CUresult CUDAAPI cuGraphInstantiate(CUgraphExec* out, CUgraph graph, CUgraphNode* failed, char* log,
+                                    size_t size);
+CUresult CUDAAPI cuGraphInstantiate_v2(CUgraphExec* out, CUgraph graph, CUgraphNode* failed, char* log,
+                                       size_t size);
 CUresult CUDAAPI cuMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_BATCH_OP* operations, size_t* failed,
                                       unsigned long long flags, CUstream stream);
 CUresult CUDAAPI cuMemcpyBatchAsync(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,

@@ -52,14 +52,9 @@ void find_all() noexcept {
   std::sort(g_routes.begin(), g_routes.begin() + g_route_count,
             [](const Route& a, const Route& b) { return a.function < b.function; });
   g_driver.missing = g_driver.runtime.fill(find);
-  const auto optional = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(find(name));
-  };
-  optional(g_driver.cuFuncGetParamInfo, "cuFuncGetParamInfo");
-  optional(g_driver.cuKernelGetParamInfo, "cuKernelGetParamInfo");
-  optional(g_driver.cuFuncGetName, "cuFuncGetName");
-  optional(g_driver.cuKernelGetName, "cuKernelGetName");
-  optional(g_driver.cuCtxSynchronize_v2, "cuCtxSynchronize_v2");
+#define TP_ASKED(name) g_driver.name = reinterpret_cast<decltype(g_driver.name)>(find(#name));
+#include "shim/asked.def"
+#undef TP_ASKED
   if (g_driver.missing == nullptr && g_driver.cuFuncGetParamInfo == nullptr) {
     g_driver.missing = "cuFuncGetParamInfo";
   }

@@ -13,16 +13,14 @@ extern "C" __attribute__((visibility("hidden"))) void* tp_real_dlsym;
 
 namespace tidepool::shim {
 
-/// The driver's own functions: those of hooks.def, those that the runtime calls, and some that the shim asks.
-/// A pointer is null where the driver has no such entry.
+/// The driver's own functions: those of hooks.def, those that the runtime calls, and those that the shim
+/// asks. A pointer is null where the driver has no such entry.
 struct RealDriver {
   void* hooks[kHookCount] = {};
   runtime::DriverTable runtime;
-  decltype(&::cuFuncGetParamInfo) cuFuncGetParamInfo = nullptr;
-  decltype(&::cuKernelGetParamInfo) cuKernelGetParamInfo = nullptr;
-  decltype(&::cuFuncGetName) cuFuncGetName = nullptr;
-  decltype(&::cuKernelGetName) cuKernelGetName = nullptr;
-  decltype(&::cuCtxSynchronize_v2) cuCtxSynchronize_v2 = nullptr;  // of CUDA 13.0
+#define TP_ASKED(name) decltype(&::name) name = nullptr;
+#include "shim/asked.def"
+#undef TP_ASKED
   /// First entry that management needs and the driver lacks; null if it has all.
   const char* missing = nullptr;
 };

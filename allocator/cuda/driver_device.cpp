@@ -2,6 +2,8 @@
 
 #include <new>
 
+#include "allocator/streams.h"
+
 namespace tidepool::runtime {
 namespace {
 
@@ -18,11 +20,17 @@ CUevent raw(EventHandle event) noexcept {
   return reinterpret_cast<CUevent>(static_cast<std::uintptr_t>(event));
 }
 
+bool is_capturing() noexcept {
+  return captures_under_way.load(std::memory_order_acquire) > 0;
+}
+
 }  // namespace
 
 class DriverDevice::Current {
  public:
   explicit Current(const DriverDevice& device) noexcept : driver_(device.driver_) {
+    if (is_capturing()) [[unlikely]]
+      relaxed_ = driver_.cuThreadExchangeStreamCaptureMode(&mode_) == CUDA_SUCCESS;
     status_ = status_of(driver_.cuCtxGetCurrent(&before_));
     if (!status_.ok() || before_ == device.context_) return;
     status_ = status_of(driver_.cuCtxSetCurrent(device.context_));
@@ -31,6 +39,7 @@ class DriverDevice::Current {
   // Setting back also works where the context is broken by now, which a pop would report instead.
   ~Current() {
     if (changed_) (void)driver_.cuCtxSetCurrent(before_);
+    if (relaxed_) (void)driver_.cuThreadExchangeStreamCaptureMode(&mode_);
   }
   Current(const Current&) = delete;
   Current& operator=(const Current&) = delete;
@@ -46,6 +55,8 @@ class DriverDevice::Current {
   CUcontext before_ = nullptr;
   Status status_ = kOk;
   bool changed_ = false;
+  bool relaxed_ = false;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // while relaxed_: the thread's own
 };
 
 DeviceResult<DriverDevice*> DriverDevice::create(const DriverTable& driver, CUdevice ordinal) noexcept {
@@ -151,7 +162,15 @@ Status DriverDevice::destroy_event(EventHandle event) noexcept {
 }
 
 Status DriverDevice::record(EventHandle event, StreamHandle stream) noexcept {
-  return Current(*this)([&] { return driver_.cuEventRecord(raw(event), raw(stream)); });
+  return Current(*this)([&] {
+    if (is_capturing()) [[unlikely]] {
+      CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+      const CUresult asked = driver_.cuStreamIsCapturing(raw(stream), &status);
+      if (asked != CUDA_SUCCESS) return asked;
+      if (status != CU_STREAM_CAPTURE_STATUS_NONE) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    return driver_.cuEventRecord(raw(event), raw(stream));
+  });
 }
 
 Status DriverDevice::wait(StreamHandle stream, EventHandle event) noexcept {
@@ -183,6 +202,7 @@ Status DriverDevice::unregister_host(void* base) noexcept {
 }
 
 Status DriverDevice::synchronize() noexcept {
+  if (is_capturing()) return status_of(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   return Current(*this)([&] { return driver_.cuCtxSynchronize(); });
 }
 

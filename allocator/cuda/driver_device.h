@@ -12,6 +12,10 @@ namespace tidepool::runtime {
 /// for ever, so that releases by the program do not end it. A cudaDeviceReset does, whatever the count
 /// (cuda.h, cuDevicePrimaryCtxReset): then streams, events and memory are gone, and so must be the use of
 /// this object.
+///
+/// While a stream is being captured, calls here do not disturb it (relaxed capture mode for their duration);
+/// what would do so anyway, waiting for the whole device and recording in a stream that is captured, is
+/// refused with CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED without asking the driver.
 class DriverDevice final : public Device {
  public:
   /// Errors are the driver's, as they are; kOutOfMemory if the host has no memory for the object;

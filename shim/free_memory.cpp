@@ -1,0 +1,29 @@
+#include "shim/free_memory.h"
+
+#include "shim/pools.h"
+#include "shim/stream_context.h"
+
+namespace tidepool::shim {
+namespace {
+
+// The pool that it came from counts it no longer.
+template <class Free>
+CUresult give_back(runtime::Runtime& runtime, CUdeviceptr at, Free&& free) noexcept {
+  const runtime::Allocation freed = runtime.describe(runtime::DevicePtr(at));
+  const runtime::Status status = free(runtime::DevicePtr(at));
+  if (status.ok() && freed.tag != kNoPool) take_from_pool(freed.tag, freed.size);
+  return static_cast<CUresult>(status.code());
+}
+
+}  // namespace
+
+CUresult free_now(runtime::Runtime& runtime, CUdeviceptr at) noexcept {
+  if (const CUresult waited = wait_for_others(); waited != CUDA_SUCCESS) return waited;
+  return give_back(runtime, at, [&](runtime::DevicePtr ptr) { return runtime.free(ptr); });
+}
+
+CUresult free_in(runtime::Runtime& runtime, CUdeviceptr at, runtime::StreamHandle stream) noexcept {
+  return give_back(runtime, at, [&](runtime::DevicePtr ptr) { return runtime.free_in(ptr, stream); });
+}
+
+}  // namespace tidepool::shim

@@ -1,0 +1,128 @@
+// Graphs. Work that goes into a graph uses no memory yet. When a graph is instantiated, or an instance is
+// given other work, the blocks that it names are brought to the device and stay there: launches of the graph
+// use them unseen.
+
+#include <type_traits>
+
+#include "allocator/support/message.h"
+#include "shim/capture.h"
+#include "shim/entry.h"
+#include "shim/gate.h"
+#include "shim/graph_scan.h"
+#include "shim/managed.h"
+#include "shim/stream_context.h"
+
+namespace tidepool::shim {
+
+bool ask_if_capturing(CUstream stream, bool per_thread) noexcept {
+  CUstream named = stream == nullptr && per_thread ? CU_STREAM_PER_THREAD : stream;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  // The legacy stream has an answer only while no other stream's capture forbids it; it is never captured.
+  if (active_driver().runtime.cuStreamIsCapturing(named, &status) != CUDA_SUCCESS) return false;
+  return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+namespace {
+
+/// Keeps what `scan(set)` finds; where it cannot tell, everything, for good.
+template <class Scan>
+CUresult keep_found(const char* what, Scan&& scan) noexcept {
+  runtime::Runtime* runtime = managed();
+  if (runtime == nullptr || runtime->frozen()) return CUDA_SUCCESS;
+  TouchSet set(runtime->arena());
+  if (scan(set) && set.complete()) return static_cast<CUresult>(runtime->keep(set.ids(), what).code());
+  const runtime::Status status = runtime->freeze(what);
+  if (status.ok()) report<Msg::TP2101>(what);
+  return static_cast<CUresult>(status.code());
+}
+
+constexpr auto kInstantiate = [](const auto& call, CUgraphExec* out, CUgraph graph, auto... rest) noexcept {
+  const CUresult kept = keep_found(call.kName, [&](TouchSet& set) { return scan_graph(graph, set); });
+  return kept == CUDA_SUCCESS ? call(out, graph, rest...) : kept;
+};
+
+constexpr auto kUpdate = [](const auto& call, CUgraphExec exec, CUgraph graph, auto... rest) noexcept {
+  const CUresult kept = keep_found(call.kName, [&](TouchSet& set) { return scan_graph(graph, set); });
+  return kept == CUDA_SUCCESS ? call(exec, graph, rest...) : kept;
+};
+
+constexpr auto kSetChild = [](const auto& call, CUgraphExec exec, CUgraphNode node, CUgraph graph) noexcept {
+  const CUresult kept = keep_found(call.kName, [&](TouchSet& set) { return scan_graph(graph, set); });
+  return kept == CUDA_SUCCESS ? call(exec, node, graph) : kept;
+};
+
+// What a node is given, wherever it stands among the arguments. The driver looks at the memory that a copy or
+// memset names when the node is made, so it must be there by then.
+template <class Argument>
+bool scan_argument(const Argument& argument, TouchSet& set) noexcept {
+  if constexpr (std::is_pointer_v<Argument>) {
+    using Params = std::remove_const_t<std::remove_pointer_t<Argument>>;
+    if constexpr (requires(const Params& params) { scan_node(params, set); }) {
+      return argument == nullptr || scan_node(*argument, set);
+    }
+  }
+  return true;
+}
+
+constexpr auto kGiveNode = [](const auto& call, auto... args) noexcept {
+  const CUresult kept =
+      keep_found(call.kName, [&](TouchSet& set) { return (scan_argument(args, set) && ...); });
+  return kept == CUDA_SUCCESS ? call(args...) : kept;
+};
+
+// What it uses is kept; but a free has to wait for the stream's context.
+constexpr auto kGraphLaunch = [](const auto& call, CUgraphExec exec, CUstream stream) noexcept {
+  if (managed() != nullptr) (void)is_followed(stream);
+  return call(exec, stream);
+};
+
+// Counted before the call, since other threads' launches must mark their streams before one of them joins.
+constexpr auto kBeginCapture = [](const auto& call, CUstream stream, auto... rest) noexcept {
+  runtime::captures_under_way.fetch_add(1, std::memory_order_seq_cst);
+  if (runtime::Runtime* runtime = managed()) runtime->capture_begins();
+  const CUresult result = call(stream, rest...);
+  if (result != CUDA_SUCCESS) runtime::captures_under_way.fetch_sub(1, std::memory_order_seq_cst);
+  return result;
+};
+
+// A capture that has become invalid ends with an error, but it ends.
+constexpr auto kEndCapture = [](const auto& call, CUstream stream, CUgraph* out) noexcept {
+  const bool was_capturing = is_capturing(stream, call.kPerThread);
+  const CUresult result = call(stream, out);
+  if (was_capturing && !ask_if_capturing(stream, call.kPerThread)) {
+    runtime::captures_under_way.fetch_sub(1, std::memory_order_seq_cst);
+  }
+  return result;
+};
+
+}  // namespace
+
+TP_HANDLE(cuGraphInstantiate, kInstantiate)
+TP_HANDLE(cuGraphInstantiate_v2, kInstantiate)
+TP_HANDLE(cuGraphInstantiateWithFlags, kInstantiate)
+TP_HANDLE_PTSZ(cuGraphInstantiateWithParams, kInstantiate)
+TP_HANDLE(cuGraphExecUpdate, kUpdate)
+TP_HANDLE(cuGraphExecUpdate_v2, kUpdate)
+TP_HANDLE(cuGraphExecChildGraphNodeSetParams, kSetChild)
+TP_HANDLE(cuGraphExecKernelNodeSetParams, kGiveNode)
+TP_HANDLE(cuGraphExecKernelNodeSetParams_v2, kGiveNode)
+TP_HANDLE(cuGraphExecMemcpyNodeSetParams, kGiveNode)
+TP_HANDLE(cuGraphExecMemsetNodeSetParams, kGiveNode)
+TP_HANDLE(cuGraphExecBatchMemOpNodeSetParams, kGiveNode)
+TP_HANDLE(cuGraphExecNodeSetParams, kGiveNode)
+TP_HANDLE(cuGraphAddMemcpyNode, kGiveNode)
+TP_HANDLE(cuGraphAddMemsetNode, kGiveNode)
+TP_HANDLE(cuGraphAddBatchMemOpNode, kGiveNode)
+TP_HANDLE(cuGraphAddNode, kGiveNode)
+TP_HANDLE(cuGraphAddNode_v2, kGiveNode)
+TP_HANDLE(cuGraphMemcpyNodeSetParams, kGiveNode)
+TP_HANDLE(cuGraphMemsetNodeSetParams, kGiveNode)
+TP_HANDLE(cuGraphBatchMemOpNodeSetParams, kGiveNode)
+TP_HANDLE(cuGraphNodeSetParams, kGiveNode)
+TP_HANDLE_PTSZ(cuGraphLaunch, kGraphLaunch)
+TP_HANDLE_PTSZ(cuStreamBeginCapture, kBeginCapture)
+TP_HANDLE_PTSZ(cuStreamBeginCapture_v2, kBeginCapture)
+TP_HANDLE_PTSZ(cuStreamBeginCaptureToGraph, kBeginCapture)
+TP_HANDLE_PTSZ(cuStreamEndCapture, kEndCapture)
+
+}  // namespace tidepool::shim

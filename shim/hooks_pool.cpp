@@ -1,0 +1,132 @@
+// Memory pools: allocation and free in the order of streams, and what pools are said to hold.
+
+#include <cstring>
+
+#include "shim/capture.h"
+#include "shim/entry.h"
+#include "shim/free_memory.h"
+#include "shim/managed.h"
+#include "shim/ownership.h"
+#include "shim/pools.h"
+#include "shim/stream_context.h"
+
+namespace tidepool::shim {
+namespace {
+
+// The runtime of the current device, if work in the stream can be followed and does not go into a graph:
+// memory that a graph allocates is the graph's.
+runtime::Runtime* runtime_for(CUstream stream, bool per_thread) noexcept {
+  runtime::Runtime* runtime = managed_here();
+  if (runtime == nullptr || is_capturing(stream, per_thread) || !is_followed(stream)) return nullptr;
+  return runtime;
+}
+
+CUresult allocate(runtime::Runtime& runtime, CUdeviceptr* out, std::size_t size, PoolTag pool,
+                  CUstream stream, bool per_thread) noexcept {
+  const auto at = runtime.allocate_in(Bytes(size), stream_of(stream, per_thread), pool);
+  if (!at.ok()) return static_cast<CUresult>(at.error().code());
+  add_to_pool(pool, Bytes(size));
+  *out = at->address();
+  return CUDA_SUCCESS;
+}
+
+constexpr auto kAllocAsync = [](const auto& call, CUdeviceptr* out, std::size_t size,
+                                CUstream stream) noexcept {
+  runtime::Runtime* runtime = out != nullptr && size != 0 ? runtime_for(stream, call.kPerThread) : nullptr;
+  const PoolTag pool = runtime != nullptr ? current_pool(managed_device()) : kNoPool;
+  return pool != kNoPool ? allocate(*runtime, out, size, pool, stream, call.kPerThread)
+                         : call(out, size, stream);
+};
+
+constexpr auto kAllocFromPool = [](const auto& call, CUdeviceptr* out, std::size_t size, CUmemoryPool handle,
+                                   CUstream stream) noexcept {
+  runtime::Runtime* runtime = out != nullptr && size != 0 ? runtime_for(stream, call.kPerThread) : nullptr;
+  const PoolTag pool = runtime != nullptr ? managed_pool(handle, managed_device()) : kNoPool;
+  if (pool == kNoPool) return call(out, size, handle, stream);
+  return allocate(*runtime, out, size, pool, stream, call.kPerThread);
+};
+
+// Memory of cuMemAlloc can be freed so as well. Freeing into a graph what is not the graph's is the driver's
+// to refuse; and where the stream cannot be followed, waiting is later than needed, never too early.
+constexpr auto kFreeAsync = [](const auto& call, CUdeviceptr at, CUstream stream) noexcept {
+  runtime::Runtime* runtime = owner(at);
+  if (runtime == nullptr || is_capturing(stream, call.kPerThread)) return call(at, stream);
+  if (!is_followed(stream)) return free_now(*runtime, at);
+  return free_in(*runtime, at, stream_of(stream, call.kPerThread));
+};
+
+constexpr auto kPoolCreate = [](const auto& call, CUmemoryPool* out,
+                                const CUmemPoolProps* properties) noexcept {
+  const CUresult result = call(out, properties);
+  if (result == CUDA_SUCCESS) note_pool(*out, *properties);
+  return result;
+};
+
+// Before the call: afterwards the handle may come back for another pool.
+constexpr auto kPoolDestroy = [](const auto& call, CUmemoryPool pool) noexcept {
+  forget_pool(pool);
+  return call(pool);
+};
+
+constexpr auto kPoolGet = [](const auto& call, CUmemoryPool pool, CUmemPool_attribute attribute,
+                             void* out) noexcept {
+  const CUresult result = call(pool, attribute, out);
+  if (result != CUDA_SUCCESS || out == nullptr) return result;
+  const PoolBytes ours = pool_bytes(pool);
+  Bytes more;
+  if (attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT) more = ours.used;
+  if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH) more = ours.used_high;
+  if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) more = ours.reserved;
+  if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) more = ours.reserved_high;
+  if (more == Bytes()) return result;  // other attributes are smaller than eight bytes
+  cuuint64_t value = 0;
+  std::memcpy(&value, out, sizeof value);
+  value += more.count();
+  std::memcpy(out, &value, sizeof value);
+  return result;
+};
+
+constexpr auto kPoolSet = [](const auto& call, CUmemoryPool pool, CUmemPool_attribute attribute,
+                             void* value) noexcept {
+  const CUresult result = call(pool, attribute, value);
+  if (result != CUDA_SUCCESS) return result;
+  if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH) reset_used_high(pool);
+  if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) reset_reserved_high(pool);
+  return result;
+};
+
+// Memory of ours that nobody uses stays within the budget and serves every pool: there is nothing to give
+// back.
+constexpr auto kPoolTrim = [](const auto& call, CUmemoryPool pool, std::size_t least) noexcept {
+  const CUresult result = call(pool, least);
+  if (result == CUDA_SUCCESS) trim_pool(pool, Bytes(least));
+  return result;
+};
+
+constexpr auto kDeviceSetPool = [](const auto& call, CUdevice device, CUmemoryPool pool) noexcept {
+  const CUresult result = call(device, pool);
+  forget_current_pool(device);
+  return result;
+};
+
+constexpr auto kSetPool = [](const auto& call, CUmemLocation* location, CUmemAllocationType kind,
+                             CUmemoryPool pool) noexcept {
+  const CUresult result = call(location, kind, pool);
+  if (location != nullptr && location->type == CU_MEM_LOCATION_TYPE_DEVICE) forget_current_pool(location->id);
+  return result;
+};
+
+}  // namespace
+
+TP_HANDLE_PTSZ(cuMemAllocAsync, kByOwner<kAllocAsync>)
+TP_HANDLE_PTSZ(cuMemAllocFromPoolAsync, kByOwner<kAllocFromPool>)
+TP_HANDLE_PTSZ(cuMemFreeAsync, kFreeByOwner<kFreeAsync>)
+TP_HANDLE(cuMemPoolCreate, kPoolCreate)
+TP_HANDLE(cuMemPoolDestroy, kPoolDestroy)
+TP_HANDLE(cuMemPoolGetAttribute, kPoolGet)
+TP_HANDLE(cuMemPoolSetAttribute, kPoolSet)
+TP_HANDLE(cuMemPoolTrimTo, kPoolTrim)
+TP_HANDLE(cuDeviceSetMemPool, kDeviceSetPool)
+TP_HANDLE(cuMemSetMemPool, kSetPool)
+
+}  // namespace tidepool::shim

@@ -1,0 +1,163 @@
+#include "shim/pools.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <mutex>
+
+#include "shim/real_driver.h"
+
+namespace tidepool::shim {
+namespace {
+
+// Pools that were destroyed keep their place as long as something of theirs is allocated, so that a tag never
+// means two pools.
+struct Pool {
+  std::atomic<CUmemoryPool> handle{nullptr};  // null: destroyed, or never in use
+  std::atomic<CUdevice> device{-1};           // -1: its allocations are the driver's
+  std::atomic<std::uint64_t> used{0};
+  std::atomic<std::uint64_t> used_high{0};
+  std::atomic<std::uint64_t> reserved{0};
+  std::atomic<std::uint64_t> reserved_high{0};
+};
+
+constexpr std::size_t kMostPools = 128;  // tags have seven bits; 0 is no pool
+constexpr std::size_t kMostDevices = 64;
+constinit std::array<Pool, kMostPools> g_pools{};
+constinit std::atomic<std::size_t> g_end{1};
+constinit std::mutex g_lock;  // g_end, and who has which place
+// Tag of each device's current pool; kUnknown: to be asked.
+constexpr int kUnknown = -1;
+struct CurrentPool {
+  std::atomic<int> tag{kUnknown};
+};
+constinit std::array<CurrentPool, kMostDevices> g_current{};
+
+void raise(std::atomic<std::uint64_t>& value, std::uint64_t to) noexcept {
+  std::uint64_t seen = value.load(std::memory_order_relaxed);
+  while (seen < to && !value.compare_exchange_weak(seen, to, std::memory_order_relaxed)) {
+  }
+}
+
+Pool* find(CUmemoryPool handle) noexcept {
+  const std::size_t end = g_end.load(std::memory_order_acquire);
+  for (std::size_t i = 1; i < end; ++i) {
+    if (g_pools[i].handle.load(std::memory_order_acquire) == handle) return &g_pools[i];
+  }
+  return nullptr;
+}
+
+PoolTag tag_of(const Pool& pool) noexcept {
+  return static_cast<PoolTag>(&pool - g_pools.data());
+}
+
+// With g_lock. Null when all places are taken.
+Pool* add(CUmemoryPool handle, CUdevice device) noexcept {
+  const std::size_t end = g_end.load(std::memory_order_relaxed);
+  std::size_t i = 1;
+  while (i < end && (g_pools[i].handle.load(std::memory_order_relaxed) != nullptr ||
+                     g_pools[i].used.load(std::memory_order_relaxed) != 0)) {
+    ++i;
+  }
+  if (i == kMostPools) return nullptr;
+  Pool& pool = g_pools[i];
+  for (auto* number : {&pool.used, &pool.used_high, &pool.reserved, &pool.reserved_high}) {
+    number->store(0, std::memory_order_relaxed);
+  }
+  pool.device.store(device, std::memory_order_relaxed);
+  pool.handle.store(handle, std::memory_order_release);
+  if (i == end) g_end.store(end + 1, std::memory_order_release);
+  return &pool;
+}
+
+}  // namespace
+
+PoolTag managed_pool(CUmemoryPool handle, CUdevice device) noexcept {
+  if (handle == nullptr) return kNoPool;
+  const Pool* pool = find(handle);
+  if (pool == nullptr) {
+    // Either the device's default pool, which nobody makes, or one that we know nothing of.
+    CUmemoryPool usual = nullptr;
+    const auto ask = active_driver().cuDeviceGetDefaultMemPool;
+    const bool is_default = ask != nullptr && ask(&usual, device) == CUDA_SUCCESS && usual == handle;
+    const std::lock_guard guard(g_lock);
+    pool = find(handle);
+    if (pool == nullptr) pool = add(handle, is_default ? device : -1);
+  }
+  return pool != nullptr && pool->device.load(std::memory_order_relaxed) == device ? tag_of(*pool) : kNoPool;
+}
+
+PoolTag current_pool(CUdevice device) noexcept {
+  if (device < 0 || static_cast<std::size_t>(device) >= kMostDevices) return kNoPool;
+  std::atomic<int>& current = g_current[static_cast<std::size_t>(device)].tag;
+  if (const int known = current.load(std::memory_order_acquire); known != kUnknown)
+    return static_cast<PoolTag>(known);
+  CUmemoryPool handle = nullptr;
+  const auto ask = active_driver().cuDeviceGetMemPool;
+  if (ask == nullptr || ask(&handle, device) != CUDA_SUCCESS) return kNoPool;
+  const PoolTag tag = managed_pool(handle, device);
+  current.store(tag, std::memory_order_release);
+  return tag;
+}
+
+void forget_current_pool(CUdevice device) noexcept {
+  if (device < 0 || static_cast<std::size_t>(device) >= kMostDevices) return;
+  g_current[static_cast<std::size_t>(device)].tag.store(kUnknown, std::memory_order_release);
+}
+
+void note_pool(CUmemoryPool handle, const CUmemPoolProps& properties) noexcept {
+  const bool is_plain = properties.allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
+                        properties.handleTypes == CU_MEM_HANDLE_TYPE_NONE &&
+                        properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  const std::lock_guard guard(g_lock);
+  // A handle that comes back is another pool.
+  if (Pool* old = find(handle)) old->handle.store(nullptr, std::memory_order_release);
+  (void)add(handle, is_plain ? properties.location.id : -1);
+}
+
+void forget_pool(CUmemoryPool handle) noexcept {
+  const std::lock_guard guard(g_lock);
+  if (Pool* pool = find(handle)) pool->handle.store(nullptr, std::memory_order_release);
+  // A device whose current pool is destroyed has its default pool again.
+  for (CurrentPool& current : g_current) current.tag.store(kUnknown, std::memory_order_release);
+}
+
+void add_to_pool(PoolTag tag, Bytes size) noexcept {
+  Pool& pool = g_pools[tag];
+  const std::uint64_t used = pool.used.fetch_add(size.count(), std::memory_order_relaxed) + size.count();
+  raise(pool.used_high, used);
+  raise(pool.reserved, used);
+  raise(pool.reserved_high, used);
+}
+
+void take_from_pool(PoolTag tag, Bytes size) noexcept {
+  g_pools[tag].used.fetch_sub(size.count(), std::memory_order_relaxed);
+}
+
+CUmemoryPool pool_of(PoolTag tag) noexcept {
+  return tag != kNoPool ? g_pools[tag].handle.load(std::memory_order_acquire) : nullptr;
+}
+
+PoolBytes pool_bytes(CUmemoryPool handle) noexcept {
+  const Pool* pool = find(handle);
+  if (pool == nullptr) return {};
+  const auto read = [](const auto& number) { return Bytes(number.load(std::memory_order_relaxed)); };
+  return {read(pool->used), read(pool->used_high), read(pool->reserved), read(pool->reserved_high)};
+}
+
+void reset_used_high(CUmemoryPool handle) noexcept {
+  if (Pool* pool = find(handle)) pool->used_high.store(pool->used.load());
+}
+
+void reset_reserved_high(CUmemoryPool handle) noexcept {
+  if (Pool* pool = find(handle)) pool->reserved_high.store(pool->reserved.load());
+}
+
+void trim_pool(CUmemoryPool handle, Bytes least) noexcept {
+  Pool* pool = find(handle);
+  if (pool == nullptr) return;
+  const std::uint64_t kept = std::max(pool->used.load(), least.count());
+  if (kept < pool->reserved.load()) pool->reserved.store(kept);
+}
+
+}  // namespace tidepool::shim

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "allocator/support/units.h"
+
+namespace tidepool::shim {
+
+/// A memory pool of the program whose allocations are managed, as the runtime tags them
+/// (runtime::Allocation::tag).
+using PoolTag = std::uint8_t;
+inline constexpr PoolTag kNoPool = 0;
+
+/// The tag of a pool; kNoPool where its allocations are the driver's: pools for other processes, for host
+/// memory, for another device than `device`, and pools that we have not seen being made (imported ones). The
+/// device's default pool is managed. Hook-safe for pools that are known.
+PoolTag managed_pool(CUmemoryPool pool, CUdevice device) noexcept;
+/// The tag of the device's current pool, from which cuMemAllocAsync allocates.
+PoolTag current_pool(CUdevice device) noexcept;
+/// The device's current pool may have changed.
+void forget_current_pool(CUdevice device) noexcept;
+
+/// The program has made a pool, or has destroyed one: allocations from it stay valid.
+void note_pool(CUmemoryPool pool, const CUmemPoolProps& properties) noexcept;
+void forget_pool(CUmemoryPool pool) noexcept;
+
+/// Allocations come and go. Lock-free.
+void add_to_pool(PoolTag tag, Bytes size) noexcept;
+void take_from_pool(PoolTag tag, Bytes size) noexcept;
+/// The pool of a tag; null if it is gone.
+CUmemoryPool pool_of(PoolTag tag) noexcept;
+
+/// What managed allocations add to the numbers that the driver has for a pool. `reserved` is what a pool
+/// would hold that gives nothing back before it is trimmed.
+struct PoolBytes {
+  Bytes used;
+  Bytes used_high;
+  Bytes reserved;
+  Bytes reserved_high;
+};
+PoolBytes pool_bytes(CUmemoryPool pool) noexcept;
+/// The program sets a high-water mark to zero: it starts at the current value.
+void reset_used_high(CUmemoryPool pool) noexcept;
+void reset_reserved_high(CUmemoryPool pool) noexcept;
+/// The program wants the pool to hold at most `least` bytes that are not used.
+void trim_pool(CUmemoryPool pool, Bytes least) noexcept;
+
+}  // namespace tidepool::shim
