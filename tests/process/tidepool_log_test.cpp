@@ -105,8 +105,47 @@ TEST_CASE("log: each process has its own, also after exec, and where names meet"
                 "/bin/true; exit 0"}));
   CHECK(logs_in(folder / "other").empty());
   int found = 0;
-  for (const std::string& name : names_in(folder.path())) found += name.starts_with("all.") ? 1 : 0;
+  for (const std::string& name : names_in(folder.path())) found += name.starts_with("all") ? 1 : 0;
   CHECK(found == 2);
+}
+
+TEST_CASE("log: more processes than there may be open files") {
+  ScratchFolder folder;
+  Job many = job("2", {});
+  many.words = {"/bin/bash", "-c",
+                "ulimit -n 128; exec " + kTidepool + " run --run-dir " + (folder / "run") +
+                    " sh -c 'for i in $(seq 150); do /bin/true; done'"};
+  const Outcome got = run(many);
+  CHECK(got.code() == 0);
+  CHECK(got.err.find("log is not complete") == std::string::npos);
+  const auto logs = logs_in(folder / "run");
+  CHECK(logs.size() == 152);  // sh, seq, and 150
+  for (const std::string& log : logs) {
+    const auto lines = lines_of((folder / "run") + "/" + log);
+    REQUIRE(lines.size() >= 3);
+    CHECK(lines[0].find("\"schema\"") != std::string::npos);
+    CHECK(lines[1].find("\"schema\"") == std::string::npos);
+  }
+}
+
+TEST_CASE("log: a full disk is said, and costs the log only") {
+  if (!fs::exists("/dev/full")) return;
+  const Outcome got = run(job("2", {"--log-file", "/dev/full", "sh", "-c", "echo out; exit 3"}));
+  CHECK(got.code() == 3);
+  CHECK(got.out == "out\n");
+  CHECK(got.err.find("tidepool: warning: the log is not complete: ") == 0);
+  CHECK(got.err.find("No space left on device") != std::string::npos);
+}
+
+TEST_CASE("log: one that is there already goes on, with a header for each process") {
+  ScratchFolder folder;
+  for (int i = 0; i < 2; ++i) run(job("2", {"--log-file", folder / "l.jsonl", "true"}));
+  const auto lines = lines_of(folder / "l.jsonl");
+  REQUIRE(lines.size() == 8);
+  CHECK(lines[0].find("\"schema\"") != std::string::npos);
+  CHECK(lines[3].find("run_end") != std::string::npos);
+  CHECK(lines[4].find("\"schema\"") != std::string::npos);
+  CHECK(lines[7].find("run_end") != std::string::npos);
 }
 
 TEST_CASE("log: rings of an earlier run in the same folder are not read again") {

@@ -147,8 +147,9 @@ CommandWords read_words(std::string_view command, std::span<char*> words, std::s
     const auto row = std::find_if(flags.begin(), flags.end(),
                                   [&](const FlagRow& f) { return name == f.flag || name == f.letter; });
     if (row == flags.end()) {
-      std::vector<std::string> known;
-      for (const FlagRow& flag : flags) known.emplace_back(flag.flag);
+      std::vector<std::string> known(flags.size());
+      std::transform(flags.begin(), flags.end(), known.begin(),
+                     [](const FlagRow& f) { return std::string(f.flag); });
       return got.error = unknown_flag(name, known), got;
     }
     if (row->flag == "--help" && equals == word.npos) return got.help = true, got;

@@ -200,8 +200,8 @@ std::string fish_completion() {
       text += " -d '" + short_help(each.help) + "'\n";
     }
     const std::string own = words_of(row.name);
-    if (!own.empty()) text += start + " -a '" + own + "'\n";
-    if (row.name == "run") text += start + " -a '(__fish_complete_subcommand --fcs-skip=2)'\n";
+    if (!own.empty()) text.append(start).append(" -a '").append(own).append("'\n");
+    if (row.name == "run") text.append(start).append(" -a '(__fish_complete_subcommand --fcs-skip=2)'\n");
   }
   return text;
 }

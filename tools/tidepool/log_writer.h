@@ -33,6 +33,10 @@ class LogWriter {
 
  private:
   struct Log;
+  void note_problem(const std::string& problem);
+  void open(Log& log);
+  void write(Log& log, const std::string& line);
+  std::string path_of(const std::string& ring, const EventSource& source);
   void find_rings();
   std::uint64_t drain_all(bool is_last);
 

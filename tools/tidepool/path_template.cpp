@@ -73,7 +73,13 @@ std::string fill_template(std::string_view text, const TemplateValues& values, s
           return *why = "%q needs a variable, %q{NAME}", "";
         const std::string name(text.substr(1, end - 1));
         const char* const value = std::getenv(name.c_str());
-        if (value == nullptr) return *why = "the variable " + name + " of %q{" + name + "} is not set", "";
+        if (value == nullptr)
+          return why->append("the variable ")
+                     .append(name)
+                     .append(" of %q{")
+                     .append(name)
+                     .append("} is not set"),
+                 "";
         out += value;
         text.remove_prefix(end + 1);
         break;

@@ -29,11 +29,14 @@ struct Recorded {
   std::uint64_t lost = 0;
 };
 
-Recorded read_rings(const std::string& folder, std::int64_t pid) {
-  Recorded recorded;
+/// By process id.
+std::map<std::int64_t, Recorded> read_rings(const std::string& folder) {
+  std::map<std::int64_t, Recorded> all;
+  const std::filesystem::path path(folder);
   for (const std::string& name : list_event_rings(folder)) {
-    std::optional<EventReader> reader = EventReader::open(folder + "/" + name);
-    if (!reader || reader->source().pid != pid) continue;
+    std::optional<EventReader> reader = EventReader::open((path / name).string());
+    if (!reader) continue;
+    Recorded& recorded = all[reader->source().pid];
     reader->read(
         [&](const EventSeen& event) {
           ++recorded.times[event.row->name];
@@ -44,7 +47,7 @@ Recorded read_rings(const std::string& folder, std::int64_t pid) {
         true);
     recorded.lost += reader->lost();
   }
-  return recorded;
+  return all;
 }
 
 std::string duration(std::uint64_t ns) {
@@ -108,10 +111,11 @@ void print_process(const ProcessStats& p, const Recorded& recorded) {
 }
 
 void print_json(const std::string& folder, const std::vector<ProcessStats>& processes) {
+  std::map<std::int64_t, Recorded> rings = read_rings(folder);
   std::string text =
       "{\"schema\": \"tidepool.report/1\", \"run\": " + json_quoted(folder) + ", \"processes\": [";
   for (const ProcessStats& p : processes) {
-    const Recorded recorded = read_rings(folder, p.pid);
+    const Recorded recorded = rings[p.pid];
     text += std::string(&p == &processes.front() ? "" : ",") + "\n {\"pid\": " + std::to_string(p.pid) +
             ", \"program\": " + json_quoted(p.program) +
             ", \"start_unix_ns\": " + std::to_string(p.start_unix_ns) + ",\n  \"metrics\": {";
@@ -158,7 +162,8 @@ int report_command(std::span<char*> words) {
     return kExitRefused;
   }
   std::printf("%s: %zu of %zu processes asked for device memory\n", folder.c_str(), processes.size(), all);
-  for (const ProcessStats& process : processes) print_process(process, read_rings(folder, process.pid));
+  std::map<std::int64_t, Recorded> rings = read_rings(folder);
+  for (const ProcessStats& process : processes) print_process(process, rings[process.pid]);
   return 0;
 }
 
