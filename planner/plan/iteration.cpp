@@ -10,23 +10,20 @@ namespace {
 
 constexpr std::uint64_t kBase = 0x9E37'79B9'7F4A'7C15;
 
-constexpr std::uint64_t power(std::uint64_t base, unsigned exponent) noexcept {
-  std::uint64_t result = 1;
-  for (unsigned i = 0; i < exponent; ++i) result *= base;
-  return result;
-}
-constexpr std::uint64_t kOldest = power(kBase, IterationDetector::kGram);
-
 constexpr std::uint32_t mix(RecordKind kind, std::uint64_t a, std::uint64_t b) noexcept {
   std::uint64_t h = (a + static_cast<std::uint64_t>(kind) * kBase) * 0xBF58'476D'1CE4'E5B9;
   h = ((h ^ (h >> 32)) + b) * 0x94D0'49BB'1331'11EB;
   return static_cast<std::uint32_t>(h >> 32);
 }
 
+constexpr std::uint32_t kSeveral = UINT32_MAX;
+
 constexpr std::int64_t kUnit = 512;
 constexpr std::int64_t kMostUnits = INT32_MAX / 4;
 
 std::int32_t change_of(const Operation& operation) noexcept {
+  if (operation.bytes == 0) [[likely]]
+    return operation.is_input ? 1 : 0;
   const std::int64_t sign = operation.bytes < 0 ? -1 : 1;
   const std::int64_t units = std::min((std::abs(operation.bytes) + kUnit - 1) / kUnit, kMostUnits);
   return static_cast<std::int32_t>(sign * units * 2 + (operation.is_input ? 1 : 0));
@@ -46,13 +43,13 @@ Operation operation_of(const FreeRecord& record) noexcept {
           -static_cast<std::int64_t>(record.bytes), false};
 }
 Operation operation_of(const LaunchRecord& record) noexcept {
-  const Grid& grid = record.grid;
-  std::uint64_t size = grid.blocks[0];
-  for (const std::uint64_t n :
-       {grid.blocks[1], grid.blocks[2], grid.threads[0], grid.threads[1], grid.threads[2]}) {
-    size = size * 1'000'003 + n;
-  }
-  return {mix(RecordKind::kLaunch, size, record.kernel), 0, false};
+  // Two extents at a time: this is on the launch path.
+  std::uint64_t pairs[3];
+  static_assert(sizeof pairs == sizeof record.grid);
+  std::memcpy(pairs, &record.grid, sizeof pairs);
+  const std::uint64_t size =
+      pairs[0] * 0xD6E8'FEB8'6659'FD93 + pairs[1] * 0xA076'1D64'78BD'642F + pairs[2] * 0xE703'7ED1'A0B4'28DB;
+  return {mix(RecordKind::kLaunch, size ^ (size >> 32), record.kernel), 0, false};
 }
 Operation operation_of(const CopyRecord& record) noexcept {
   return {mix(RecordKind::kCopy, record.bytes, static_cast<std::uint64_t>(record.kind)), 0,
@@ -71,23 +68,28 @@ IterationDetector::IterationDetector(void* memory, std::uint32_t longest) noexce
       mask_(longest - 1),
       table_bits_(static_cast<std::uint32_t>(std::countr_zero(longest)) + 1) {}
 
-std::uint32_t IterationDetector::slot_of_gram(std::uint32_t bits) const noexcept {
-  return static_cast<std::uint32_t>((hash_ * kBase) >> (64 - bits));
-}
-
-void IterationDetector::push(const Operation& operation) noexcept {
-  const std::uint64_t oldest = has_gram() ? past(count_ - kGram).token : 0;
-  ring_[count_ & mask_] = {operation.token, change_of(operation)};
-  hash_ = hash_ * kBase + operation.token - oldest * kOldest;
-  ++count_;
+// Of kGram tokens, the place in a table.
+template <class TokenAt>
+std::uint32_t IterationDetector::slot_of_gram(std::uint32_t bits, TokenAt&& token_at) noexcept {
+  std::uint64_t hash = 0;
+  for (std::uint32_t i = 0; i < kGram; ++i) hash = hash * kBase + token_at(i);
+  return static_cast<std::uint32_t>((hash * kBase) >> (64 - bits));
 }
 
 bool IterationDetector::add(const Operation& operation) noexcept {
-  push(operation);
-  ++known_.operations;
+  Item& item = ring_[count_ & mask_];
+  item = {operation.token, change_of(operation)};
+  ++count_;
+  if (is_steady_) [[likely]] {
+    if (item.token == template_[phase_].token) [[likely]]
+      return step_on();
+    is_steady_ = false;
+  }
   if (search() || period_ == 0) return false;
-  ++known_.covered;
-  return follow(past(count_ - 1));
+  const bool has_ended = synced_ ? follow(item) : follow_lost(item);
+  is_steady_ = synced_ && (distance_ == 0 || distance_ == period_);
+  if (is_steady_) distance_ = run_ = 0;  // nothing better to be looked for
+  return has_ended;
 }
 
 // Stays at a distance while it holds; then looks where the last few operations came before. True: a period
@@ -99,8 +101,9 @@ bool IterationDetector::search() noexcept {
   } else {
     distance_ = run_ = 0;
   }
-  if (!has_gram()) return false;
-  std::uint32_t& place = grams_[slot_of_gram(table_bits_)];
+  if (count_ < kGram) return false;
+  std::uint32_t& place =
+      grams_[slot_of_gram(table_bits_, [&](std::uint32_t i) { return past(count_ - kGram + i).token; })];
   if (distance_ == 0 && place != 0) {
     const std::uint32_t back = static_cast<std::uint32_t>(count_) - place;
     // The ring must still hold that gram.
@@ -127,16 +130,15 @@ bool IterationDetector::consider() noexcept {
     grew_ = true;
     return false;
   }
-  adopt(static_cast<std::uint32_t>(distance_));
-  return true;
+  return adopt(static_cast<std::uint32_t>(distance_));
 }
 
 bool IterationDetector::may_replace(std::uint64_t period) const noexcept {
   if (period_ == 0) return true;
   if (synced_ && period == period_) return false;
-  const bool explains_most = known_.explained * 10 >= known_.covered * 9;
+  const bool explains_most = explained() * 10 >= covered() * 9;
   if (period >= 2 * std::uint64_t{period_} && (!explains_most || is_nested(period))) return true;
-  return !synced_ && run_ + distance_ > known_.explained;
+  return !synced_ && run_ + distance_ > explained();
 }
 
 // Is the period that is followed part of the longer one, and not a step of its own? Then memory is held
@@ -170,24 +172,30 @@ bool IterationDetector::is_balanced(std::uint64_t period) const noexcept {
   return std::abs(net) * 32 <= gross;
 }
 
-// Of the template: its shortest period that divides its length. Uses the index as working memory.
+// Of the last operations, so many of them: the shortest period that divides their number. Uses the index as
+// working memory.
 std::uint32_t IterationDetector::shortest_within(std::uint32_t period) noexcept {
   std::uint32_t* const border = index_;  // as in the search of Knuth, Morris and Pratt
+  const auto token = [&](std::uint32_t i) { return past(count_ - period + i).token; };
   border[0] = 0;
   for (std::uint32_t i = 1, k = 0; i < period; ++i) {
-    while (k > 0 && template_[i].token != template_[k].token) k = border[k - 1];
-    if (template_[i].token == template_[k].token) ++k;
+    while (k > 0 && token(i) != token(k)) k = border[k - 1];
+    if (token(i) == token(k)) ++k;
     border[i] = k;
   }
   const std::uint32_t shortest = period - border[period - 1];
   return period % shortest == 0 ? shortest : period;
 }
 
-void IterationDetector::adopt(std::uint32_t period) noexcept {
-  for (std::uint32_t i = 0; i < period; ++i) template_[i] = past(count_ - period + i);
+// False: it is the period that is followed already, several times.
+bool IterationDetector::adopt(std::uint32_t period) noexcept {
   const std::uint32_t shortest = shortest_within(period);
-  if (shortest < period) std::copy(template_ + period - shortest, template_ + period, template_);
+  if (synced_ && shortest == period_) {
+    index_template();
+    return false;
+  }
   period_ = shortest;
+  for (std::uint32_t i = 0; i < period_; ++i) template_[i] = past(count_ - period_ + i);
   choose_start();
   index_template();
   synced_ = true;
@@ -197,10 +205,13 @@ void IterationDetector::adopt(std::uint32_t period) noexcept {
   const std::uint64_t history = run_ + distance_;
   const std::uint64_t before_end = start_ == 0 ? 0 : period_ - start_;  // operations since the last start
   const std::uint64_t whole = (history - before_end) / period_;
-  known_.period = period_;
-  known_.iterations = known_.exact = whole;
-  known_.first = count_ - before_end - whole * period_;
-  known_.explained = known_.covered = history;
+  iterations_ = exact_ = whole;
+  first_ = count_ - before_end - whole * period_;
+  covered_from_ = count_ - history;
+  unexplained_ = 0;
+  is_steady_ = true;
+  distance_ = run_ = 0;
+  return true;
 }
 
 // An iteration begins where the least memory is in use; where that is so at several places, with the first of
@@ -224,48 +235,47 @@ void IterationDetector::choose_start() noexcept {
 
 // Every gram of the (circular) template by its hash; what comes twice does not tell a phase.
 void IterationDetector::index_template() noexcept {
-  constexpr std::uint32_t kTwice = UINT32_MAX;
   index_bits_ = static_cast<std::uint32_t>(std::bit_width(period_)) + 1;
   index_bits_ = std::min(std::max(index_bits_, 6u), table_bits_);
   std::fill(index_, index_ + (std::size_t{1} << index_bits_), 0u);
-  const std::uint64_t saved = hash_;
-  hash_ = 0;
-  for (std::uint32_t i = 0; i < kGram; ++i) hash_ = hash_ * kBase + template_[i % period_].token;
-  for (std::uint32_t i = 0; i < period_; ++i) {
-    const std::uint32_t behind = (i + kGram) % period_;
-    std::uint32_t& place = index_[slot_of_gram(index_bits_)];
-    place = place == 0 ? behind + 1 : kTwice;
-    hash_ = hash_ * kBase + template_[behind].token - template_[i].token * kOldest;
+  for (std::uint32_t first = 0; first < period_; ++first) {
+    std::uint32_t& place = index_[slot_of_gram(
+        index_bits_, [&](std::uint32_t i) { return template_[(first + i) % period_].token; })];
+    place = place == 0 ? (first + kGram) % period_ + 1 : kSeveral;
   }
-  hash_ = saved;
 }
 
 // To the next phase; true where that begins an iteration.
-bool IterationDetector::step(std::uint32_t& phase) noexcept {
+bool IterationDetector::step(std::uint32_t& phase) const noexcept {
   if (++phase == period_) phase = 0;
   return phase == start_;
 }
 
+// The operation is the expected one.
+bool IterationDetector::step_on() noexcept {
+  if (!step(phase_)) [[likely]]
+    return false;
+  ++iterations_;
+  if (exact_so_far_) ++exact_;
+  last_exact_ = exact_so_far_;
+  exact_so_far_ = true;
+  return true;
+}
+
 bool IterationDetector::follow(const Item& item) noexcept {
-  if (!synced_) return follow_lost(item);
-  if (item.token == template_[phase_].token) [[likely]] {
-    ++known_.explained;
-    if (!step(phase_)) return false;
-    ++known_.iterations;
-    if (exact_so_far_) ++known_.exact;
-    exact_so_far_ = true;
-    return true;
-  }
+  if (item.token == template_[phase_].token) return step_on();
   synced_ = false;
   exact_so_far_ = false;
   lost_at_ = probe_ = phase_;
-  probe_run_ = probe_wraps_ = 0;
+  lost_run_ = probe_run_ = probe_wraps_ = 0;
   return follow_lost(item);
 }
 
 // Two ways back: the operations that were expected come after all, behind extra ones; or the last ones are
 // those of exactly one place of the template.
 bool IterationDetector::follow_lost(const Item& item) noexcept {
+  ++unexplained_;
+  ++lost_run_;
   if (probe_run_ > 0 && item.token != template_[probe_].token) {
     probe_ = lost_at_;
     probe_run_ = probe_wraps_ = 0;
@@ -274,47 +284,52 @@ bool IterationDetector::follow_lost(const Item& item) noexcept {
     ++probe_run_;
     if (step(probe_)) ++probe_wraps_;
   }
-  if (probe_run_ >= kGram) {
-    synced_ = true;
-    phase_ = probe_;
-    known_.explained += probe_run_;
-    known_.iterations += probe_wraps_;
-    // The one that was disturbed has ended if a start was passed; what follows is whole so far.
-    exact_so_far_ = probe_wraps_ > 0;
-    return probe_wraps_ > 0 && phase_ == start_;
-  }
-  return found_again();
+  if (probe_run_ < kGram) return found_again();
+  synced_ = true;
+  phase_ = probe_;
+  unexplained_ -= probe_run_;
+  iterations_ += probe_wraps_;
+  // The one that was disturbed has ended if a start was passed; what follows is whole so far.
+  exact_so_far_ = probe_wraps_ > 0;
+  last_exact_ = false;
+  return probe_wraps_ > 0 && phase_ == start_;
 }
 
+// Operations were left out, or came in another order.
 bool IterationDetector::found_again() noexcept {
-  if (!has_gram()) return false;
-  const std::uint32_t behind = index_[slot_of_gram(index_bits_)];
-  if (behind == 0 || behind > period_) return false;
+  if (count_ < kGram) return false;
+  const auto token = [&](std::uint32_t i) { return past(count_ - kGram + i).token; };
+  const std::uint32_t behind = index_[slot_of_gram(index_bits_, token)];
+  if (behind == 0 || behind == kSeveral) return false;
   std::uint32_t phase = behind - 1;
-  for (std::uint32_t i = 0; i < kGram; ++i) {
+  for (std::uint32_t i = kGram; i-- > 0;) {
     phase = phase == 0 ? period_ - 1 : phase - 1;
-    if (past(count_ - 1 - i).token != template_[phase].token) return false;
+    if (token(i) != template_[phase].token) return false;
   }
   synced_ = true;
   phase_ = behind - 1;
-  known_.explained += kGram;
-  // Operations are missing, so the iteration is not counted as one before its next start.
-  exact_so_far_ = false;
+  unexplained_ -= std::min<std::uint64_t>(kGram, lost_run_);
   return false;
 }
 
 IterationVerdict IterationDetector::verdict() const noexcept {
   constexpr std::uint64_t kLeastOperations = 3 * kLeastRun / 2;
-  IterationVerdict verdict = known_;
+  IterationVerdict verdict;
+  verdict.operations = count_;
   if (period_ == 0) {
     verdict.why_not = count_ < kLeastOperations ? NoPeriod::kTooFew
                       : grew_                   ? NoPeriod::kGrows
                                                 : NoPeriod::kNoRepeat;
     return verdict;
   }
+  verdict.first = first_;
+  verdict.iterations = iterations_;
+  verdict.exact = exact_;
+  verdict.explained = explained();
+  verdict.covered = covered();
   const bool is_rare = verdict.explained * 2 < verdict.operations;
   verdict.why_not = is_rare ? NoPeriod::kTooRare : NoPeriod::kNone;
-  if (is_rare) verdict.period = 0;
+  if (!is_rare) verdict.period = period_;
   return verdict;
 }
 

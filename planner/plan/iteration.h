@@ -8,8 +8,6 @@
 
 namespace tidepool::plan {
 
-class TraceReader;
-
 /// What one operation of a program counts as when iterations are looked for: its kind, size and kernel, not
 /// its addresses.
 struct Operation {
@@ -84,6 +82,8 @@ class IterationDetector {
   bool add(const Operation& operation) noexcept;
 
   [[nodiscard]] IterationVerdict verdict() const noexcept;
+  /// When add() said that an iteration ended: whether it had exactly the operations of the period.
+  [[nodiscard]] bool last_was_exact() const noexcept { return last_exact_; }
 
  private:
   struct Item {
@@ -93,56 +93,79 @@ class IterationDetector {
   };
 
   [[nodiscard]] const Item& past(std::uint64_t position) const noexcept { return ring_[position & mask_]; }
-  [[nodiscard]] std::uint32_t slot_of_gram(std::uint32_t bits) const noexcept;
-  [[nodiscard]] bool has_gram() const noexcept { return count_ >= kGram; }
+  [[nodiscard]] std::uint64_t covered() const noexcept { return count_ - covered_from_; }
+  [[nodiscard]] std::uint64_t explained() const noexcept { return covered() - unexplained_; }
+  template <class TokenAt>
+  static std::uint32_t slot_of_gram(std::uint32_t bits, TokenAt&& token_at) noexcept;
 
-  void push(const Operation& operation) noexcept;
   bool search() noexcept;
   bool consider() noexcept;
   [[nodiscard]] bool may_replace(std::uint64_t period) const noexcept;
   [[nodiscard]] bool is_nested(std::uint64_t period) const noexcept;
   [[nodiscard]] bool is_balanced(std::uint64_t period) const noexcept;
   [[nodiscard]] std::uint32_t shortest_within(std::uint32_t period) noexcept;
-  void adopt(std::uint32_t period) noexcept;
+  bool adopt(std::uint32_t period) noexcept;
   void choose_start() noexcept;
   void index_template() noexcept;
+  bool step(std::uint32_t& phase) const noexcept;
+  bool step_on() noexcept;
   bool follow(const Item& item) noexcept;
   bool follow_lost(const Item& item) noexcept;
   bool found_again() noexcept;
-  bool step(std::uint32_t& phase) noexcept;
 
-  Item* ring_;
-  std::uint32_t* grams_;  ///< last position + 1 of each gram, by its hash
+  Item* ring_;            ///< the last operations
+  std::uint32_t* grams_;  ///< last position + 1 of each gram, by its hash; not kept up while is_steady_
   Item* template_;        ///< one iteration, from an arbitrary operation on
   std::uint32_t* index_;  ///< phase + 1 behind each gram of the template
   std::uint64_t mask_;
   std::uint32_t table_bits_;
 
   std::uint64_t count_ = 0;  ///< operations taken
-  std::uint64_t hash_ = 0;   ///< of the last kGram tokens
+  /// What is followed holds, and the search has nothing: then an operation is compared with the template
+  /// alone.
+  bool is_steady_ = false;
+
+  // The period that is followed.
+  bool synced_ = false;
+  bool exact_so_far_ = false;
+  bool last_exact_ = false;
+  std::uint32_t period_ = 0;  ///< 0: none
+  std::uint32_t phase_ = 0;   ///< of the operation that is expected next
+  std::uint32_t start_ = 0;   ///< phase of the first operation of an iteration
+  std::uint64_t first_ = 0;
+  std::uint64_t iterations_ = 0;
+  std::uint64_t exact_ = 0;
+  std::uint64_t covered_from_ = 0;
+  std::uint64_t unexplained_ = 0;
+  std::uint32_t index_bits_ = 0;
+  std::uint32_t lost_at_ = 0;  ///< where the unexpected operation came
+  std::uint64_t lost_run_ = 0;
+  std::uint32_t probe_ = 0;  ///< phase if nothing but extra operations came
+  std::uint32_t probe_run_ = 0;
+  std::uint32_t probe_wraps_ = 0;
 
   // The search: the stream matches itself at this distance for so many operations.
   std::uint64_t distance_ = 0;
   std::uint64_t run_ = 0;
   std::uint64_t next_check_ = 0;
   bool grew_ = false;
-
-  // The period that is followed.
-  std::uint32_t period_ = 0;  ///< 0: none
-  std::uint32_t index_bits_ = 0;
-  std::uint32_t start_ = 0;  ///< phase of the first operation of an iteration
-  std::uint32_t phase_ = 0;  ///< of the operation that is expected next
-  bool synced_ = false;
-  bool exact_so_far_ = false;
-  std::uint32_t lost_at_ = 0;  ///< where the unexpected operation came
-  std::uint32_t probe_ = 0;    ///< phase if nothing but extra operations came
-  std::uint32_t probe_run_ = 0;
-  std::uint32_t probe_wraps_ = 0;
-  IterationVerdict known_;
 };
 
-/// Reads the rest of a trace and judges its operations. Periods of up to four million operations. May throw
-/// std::bad_alloc.
-IterationVerdict find_iterations(TraceReader& reader);
+/// The detector for a reader of traces: takes every record, judges the operations among them. Periods of up
+/// to four million operations. May throw std::bad_alloc.
+class IterationFinder {
+ public:
+  IterationFinder();
+  ~IterationFinder();
+  IterationFinder(const IterationFinder&) = delete;
+  IterationFinder& operator=(const IterationFinder&) = delete;
+
+  void add(const AnyRecord& record) noexcept;
+  [[nodiscard]] IterationVerdict verdict() const noexcept { return detector_.verdict(); }
+
+ private:
+  void* memory_;
+  IterationDetector detector_;
+};
 
 }  // namespace tidepool::plan

@@ -1,41 +1,40 @@
-// Iterations in a trace, and words for them: what the tools need and the guest does not.
+// What the tools need of it and the guest does not.
 
 #include <sys/mman.h>
 
 #include <cstdio>
 #include <new>
-#include <type_traits>
-#include <vector>
+#include <variant>
 
 #include "planner/plan/iteration.h"
-#include "planner/plan/trace_reader.h"
 
 namespace tidepool::plan {
 namespace {
 
 constexpr std::uint32_t kLongest = 1 << 22;
 
+// Pages that are not needed are not there: most periods are short.
+void* map_memory() {
+  void* const memory = mmap(nullptr, IterationDetector::memory_bytes(kLongest), PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  return memory;
+}
+
 }  // namespace
 
-IterationVerdict find_iterations(TraceReader& reader) {
-  const std::size_t size = IterationDetector::memory_bytes(kLongest);
-  // Pages that are not needed are not there: most periods are short.
-  void* const memory =
-      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) throw std::bad_alloc();
-  IterationDetector detector(memory, kLongest);
-  RecordHead head;
-  AnyRecord record;
-  while (reader.next(head, record)) {
-    std::visit(
-        [&](const auto& typed) {
-          if constexpr (requires { operation_of(typed); }) detector.add(operation_of(typed));
-        },
-        record);
-  }
-  const IterationVerdict verdict = detector.verdict();
-  munmap(memory, size);
-  return verdict;
+IterationFinder::IterationFinder() : memory_(map_memory()), detector_(memory_, kLongest) {}
+
+IterationFinder::~IterationFinder() {
+  munmap(memory_, IterationDetector::memory_bytes(kLongest));
+}
+
+void IterationFinder::add(const AnyRecord& record) noexcept {
+  std::visit(
+      [&](const auto& typed) {
+        if constexpr (requires { operation_of(typed); }) detector_.add(operation_of(typed));
+      },
+      record);
 }
 
 std::string describe(const IterationVerdict& verdict) {

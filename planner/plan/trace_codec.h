@@ -18,6 +18,10 @@ struct CodecState {
   std::uint64_t address = 0;
 };
 
+/// Bits of a launch's shape besides the six for extents that are not 1.
+inline constexpr unsigned kHasShared = 64;
+inline constexpr unsigned kAnyBlockBit = 128;
+
 constexpr std::uint64_t zigzag(std::uint64_t difference) noexcept {
   const auto sign = static_cast<std::uint64_t>(static_cast<std::int64_t>(difference) >> 63);
   return (difference << 1) ^ sign;
@@ -38,10 +42,23 @@ class Encoder {
   }
   void stream(std::uint64_t value) noexcept { difference(value, state_.stream); }
   void address(std::uint64_t value) noexcept { difference(value, state_.address); }
+  // Two bytes for each id, or four if one needs them: half the instructions of a varint, and hardly longer.
   void list(std::span<const std::uint32_t> ids) noexcept {
-    put(ids.size());
-    std::uint64_t last = 0;
-    for (const std::uint32_t id : ids) difference(id, last);
+    std::uint8_t* const begin = at_;
+    put(ids.size() << 1);
+    std::uint32_t all = 0;
+    for (const std::uint32_t id : ids) {
+      all |= id;
+      const auto narrow = static_cast<std::uint16_t>(id);
+      std::memcpy(at_, &narrow, sizeof narrow);
+      at_ += sizeof narrow;
+    }
+    if (all > UINT16_MAX) [[unlikely]] {
+      *begin |= 1;
+      at_ -= ids.size() * sizeof(std::uint16_t);
+      std::memcpy(at_, ids.data(), ids.size_bytes());
+      at_ += ids.size_bytes();
+    }
   }
   void text(std::string_view value) noexcept {
     value = value.substr(0, kLongestText);
@@ -49,15 +66,26 @@ class Encoder {
     std::memcpy(at_, value.data(), value.size());
     at_ += value.size();
   }
-  void grid(const Grid& value) noexcept {
+  void shape(const Grid& grid, std::uint32_t shared_bytes, bool any_block) noexcept {
     std::uint8_t* const mask = at_++;
-    *mask = 0;
-    for (unsigned i = 0; i < 6; ++i) {
-      const std::uint32_t n = i < 3 ? value.blocks[i] : value.threads[i - 3];
-      if (n == 1) continue;
-      *mask = static_cast<std::uint8_t>(*mask | 1u << i);
-      put(n);
+    unsigned bits = (grid.blocks[0] != 1 ? 1u : 0u) | (grid.threads[0] != 1 ? 8u : 0u) |
+                    (shared_bytes != 0 ? kHasShared : 0u) | (any_block ? kAnyBlockBit : 0u);
+    const std::uint32_t flat =
+        (grid.blocks[1] ^ 1) | (grid.blocks[2] ^ 1) | (grid.threads[1] ^ 1) | (grid.threads[2] ^ 1);
+    if ((bits & 1) != 0) put(grid.blocks[0]);
+    if (flat != 0) [[unlikely]] {
+      for (const unsigned i : {1u, 2u}) {
+        if (grid.blocks[i] != 1) bits |= 1u << i, put(grid.blocks[i]);
+      }
     }
+    if ((bits & 8) != 0) put(grid.threads[0]);
+    if (flat != 0) [[unlikely]] {
+      for (const unsigned i : {1u, 2u}) {
+        if (grid.threads[i] != 1) bits |= 8u << i, put(grid.threads[i]);
+      }
+    }
+    if (shared_bytes != 0) put(shared_bytes);
+    *mask = static_cast<std::uint8_t>(bits);
   }
   void frames(std::span<const Frame> frames) noexcept {
     put(frames.size());
@@ -68,11 +96,16 @@ class Encoder {
   }
 
  private:
+  // On the launch path: most numbers have one byte, most others two.
   void put(std::uint64_t n) noexcept {
-    while (n >= 0x80) {
+    if (n < 0x80) [[likely]] {
+      *at_++ = static_cast<std::uint8_t>(n);
+      return;
+    }
+    do {
       *at_++ = static_cast<std::uint8_t>(n | 0x80);
       n >>= 7;
-    }
+    } while (n >= 0x80);
     *at_++ = static_cast<std::uint8_t>(n);
   }
   void difference(std::uint64_t value, std::uint64_t& last) noexcept {
@@ -107,15 +140,19 @@ class Decoder {
   void stream(std::uint64_t& value) { difference(value, state_.stream); }
   void address(std::uint64_t& value) { difference(value, state_.address); }
   void list(std::span<const std::uint32_t>& ids) {
-    const std::size_t count = get_count(kMostListed);
+    const std::uint64_t coded = get();
+    const bool is_wide = (coded & 1) != 0;
+    const std::size_t width = is_wide ? 4 : 2;
     scratch_.ids.clear();
-    std::uint64_t last = 0;
-    for (std::size_t i = 0; i < count && ok_; ++i) {
-      std::uint64_t id = 0;
-      difference(id, last);
-      if (id > UINT32_MAX) ok_ = false;
-      if (i + 1 < count && at_ == end_) ok_ = false;
-      scratch_.ids.push_back(static_cast<std::uint32_t>(id));
+    if (coded >> 1 > kMostListed || (coded >> 1) * width > static_cast<std::size_t>(end_ - at_)) {
+      ok_ = false;
+    } else {
+      scratch_.ids.resize(static_cast<std::size_t>(coded >> 1));
+    }
+    for (std::uint32_t& id : scratch_.ids) {
+      id = 0;
+      std::memcpy(&id, at_, width);
+      at_ += width;
     }
     ids = scratch_.ids;
   }
@@ -124,14 +161,15 @@ class Decoder {
     value = {reinterpret_cast<const char*>(at_), size};
     at_ += size;
   }
-  void grid(Grid& value) {
-    const std::uint64_t mask = at_ == end_ ? 0 : *at_++;
-    if (mask >= 64) ok_ = false;
+  void shape(Grid& grid, std::uint32_t& shared_bytes, bool& any_block) {
+    const unsigned bits = at_ == end_ ? 0 : *at_++;
     for (unsigned i = 0; i < 6; ++i) {
-      std::uint32_t& n = i < 3 ? value.blocks[i] : value.threads[i - 3];
+      std::uint32_t& n = i < 3 ? grid.blocks[i] : grid.threads[i - 3];
       n = 1;
-      if ((mask >> i & 1) != 0) number(n);
+      if ((bits >> i & 1) != 0) number(n);
     }
+    if ((bits & kHasShared) != 0) number(shared_bytes);
+    any_block = (bits & kAnyBlockBit) != 0;
   }
   void frames(std::span<const Frame>& frames) {
     const std::size_t count = get_count(kMostFrames);

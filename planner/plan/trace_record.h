@@ -154,21 +154,18 @@ struct Grid {
 /// A kernel was enqueued.
 struct LaunchRecord {
   static constexpr RecordKind kKind = RecordKind::kLaunch;
-  static constexpr std::uint32_t kAnyBlock = 1;  ///< flag: it may touch any live block; no list
   std::uint64_t stream = 0;
   std::uint32_t kernel = 0;
   Grid grid;
   std::uint32_t shared_bytes = 0;
-  std::uint32_t flags = 0;
+  bool any_block = false;                 ///< it may touch any live block; no list
   std::span<const std::uint32_t> blocks;  ///< in the order of the parameters; may repeat
   template <class Codec, class Self>
   static void fields(Codec& codec, Self& self) {
     codec.stream(self.stream);
     codec.number(self.kernel);
-    codec.grid(self.grid);
+    codec.shape(self.grid, self.shared_bytes, self.any_block);
     codec.list(self.blocks);
-    codec.number(self.shared_bytes);
-    codec.number(self.flags);
   }
 };
 
@@ -183,11 +180,10 @@ enum class CopyKind : std::uint32_t {
 /// A copy or memset was enqueued, or done if it is a call that waits.
 struct CopyRecord {
   static constexpr RecordKind kKind = RecordKind::kCopy;
-  static constexpr std::uint32_t kAnyBlock = 1;
   CopyKind kind = CopyKind::kOther;
   std::uint64_t bytes = 0;  ///< 0: not told by the call
   std::uint64_t stream = 0;
-  std::uint32_t flags = 0;
+  bool any_block = false;
   std::span<const std::uint32_t> blocks;
   template <class Codec, class Self>
   static void fields(Codec& codec, Self& self) {
@@ -195,7 +191,7 @@ struct CopyRecord {
     codec.number(self.bytes);
     codec.stream(self.stream);
     codec.list(self.blocks);
-    codec.number(self.flags);
+    codec.number(self.any_block);
   }
 };
 

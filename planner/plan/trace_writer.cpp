@@ -191,6 +191,7 @@ void TraceWriter::abandon_after_fork() noexcept {
 }
 
 void TraceWriter::drop() noexcept {
+  if (end() == TraceEnd::kClosed) return;  // the process has said that nothing more counts
   header_->dropped.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -290,15 +291,17 @@ void TraceWriter::set_anchor() noexcept {
 template <class Record>
 void TraceWriter::encode(Slot& slot, std::uint64_t sequence, const Record& record) noexcept {
   std::uint8_t* const begin = slot.at + 1;  // most records are shorter than 128 bytes: a length of one byte
-  Encoder encoder(begin, slot.state);
+  CodecState state = slot.state;  // a copy: the bytes written could be it, for all the compiler knows
+  Encoder encoder(begin, state);
   encoder.number(Record::kKind);
-  encoder.number(sequence - slot.state.sequence);
-  slot.state.sequence = sequence;
+  encoder.number(sequence - state.sequence);
+  state.sequence = sequence;
   // Clocks of two cores may differ by a little; time does not run back in a trace.
-  const std::uint64_t now = std::max(ticks(), slot.state.tick);
-  encoder.number(now - slot.state.tick);
-  slot.state.tick = now;
+  const std::uint64_t now = std::max(ticks(), state.tick);
+  encoder.number(now - state.tick);
+  state.tick = now;
   Record::fields(encoder, record);
+  slot.state = state;
   auto size = static_cast<std::size_t>(encoder.at() - begin);
   std::size_t length_bytes = 1;
   if (size >= 0x80) [[unlikely]] {

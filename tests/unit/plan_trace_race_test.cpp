@@ -115,7 +115,7 @@ TEST_CASE("trace: a full trace is whole, also when many threads fill it") {
   for (std::uint32_t t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       std::uint32_t written = 0;
-      while (writer.write(LaunchRecord{0, t, {}, written, 0, {}})) ++written;
+      while (writer.write(LaunchRecord{0, t, {}, written, false, {}})) ++written;
       refused += 1;
     });
   }
@@ -146,7 +146,7 @@ TEST_CASE("trace: a process killed at any moment leaves whole records up to ther
       for (std::uint32_t t = 0; t < 3; ++t) {
         threads.emplace_back([&, t] {
           const std::uint32_t blocks[] = {1, 2, 3, 1000, t};
-          for (std::uint32_t i = 0;; ++i) (void)writer.write(LaunchRecord{t, t, {}, i, 0, blocks});
+          for (std::uint32_t i = 0;; ++i) (void)writer.write(LaunchRecord{t, t, {}, i, false, blocks});
         });
       }
       (void)!write(started[1], "x", 1);

@@ -34,6 +34,14 @@ inline Sample draw_sample(std::mt19937_64& random) {
   for (std::uint32_t& id : sample.ids) id = word();
   sample.frames.resize(random() % plan::kMostFrames);
   for (plan::Frame& frame : sample.frames) frame = {word(), draw(random)};
+  plan::Grid grid;
+  for (std::uint32_t* extents : {grid.blocks, grid.threads}) {
+    for (int i = 0; i < 3; ++i) extents[i] = random() % 2 == 0 ? 1 : word();
+  }
+  // Most ids are small.
+  if (random() % 2 == 0) {
+    for (std::uint32_t& id : sample.ids) id &= 0xffff;
+  }
   switch (random() % 11) {
     case 0:
       sample.record = plan::ThreadRecord{word()};
@@ -60,12 +68,12 @@ inline Sample draw_sample(std::mt19937_64& random) {
           plan::FreeRecord{word(), draw(random), draw(random), draw(random), plan::MemoryApi::kAsync};
       break;
     case 7:
-      sample.record = plan::LaunchRecord{draw(random), word(), {{word(), 1, word()}, {word(), word(), 1}},
-                                         word(),       word(), sample.ids};
+      sample.record = plan::LaunchRecord{draw(random),      word(),    grid, random() % 2 == 0 ? 0 : word(),
+                                         random() % 2 == 0, sample.ids};
       break;
     case 8:
       sample.record = plan::CopyRecord{static_cast<plan::CopyKind>(random() % 5), draw(random), draw(random),
-                                       word(), sample.ids};
+                                       random() % 2 == 0, sample.ids};
       break;
     case 9:
       sample.record = plan::MoveRecord{word(), plan::MoveKind::kIn, plan::MoveCause::kAhead, draw(random)};
@@ -91,9 +99,11 @@ class FieldText {
     number(ids.size());
     for (const std::uint32_t id : ids) number(id);
   }
-  void grid(const plan::Grid& value) {
-    for (const std::uint32_t n : value.blocks) number(n);
-    for (const std::uint32_t n : value.threads) number(n);
+  void shape(const plan::Grid& grid, std::uint32_t shared_bytes, bool any_block) {
+    for (const std::uint32_t n : grid.blocks) number(n);
+    for (const std::uint32_t n : grid.threads) number(n);
+    number(shared_bytes);
+    number(any_block);
   }
   void frames(std::span<const plan::Frame> frames) {
     number(frames.size());
