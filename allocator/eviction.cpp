@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "allocator/epoch.h"
+#include "allocator/recorder.h"
 #include "allocator/residency.h"
 #include "allocator/support/message.h"
 #include "allocator/support/stats_page.h"
@@ -164,6 +165,7 @@ void Residency::begin_copy_out(BlockId id, StateWord chosen) noexcept {
     // Nothing to copy; uses of the memory's last life are waited for at the end.
     block.outgoing.store(0, std::memory_order_release);
     if (block.move(chosen, BlockState::kOutgoing)) {
+      Recorder::move(id, plan::MoveKind::kDrop, block.requested());
       evictions_.push_back({id, chosen.next(BlockState::kOutgoing), {}, {}});
     }
     return;
@@ -181,6 +183,7 @@ void Residency::begin_copy_out(BlockId id, StateWord chosen) noexcept {
   Use started;
   const DeviceResult<Use> copied = engine_.copy_out(block, *slot, &started);
   if (copied.ok()) {
+    Recorder::move(id, plan::MoveKind::kOut, block.requested());
     block.outgoing.store(copied->raw(), std::memory_order_release);
     block.settle(BlockState::kOutgoing);
     // Whoever changes the word now ends the eviction, which keeps the word that it had.

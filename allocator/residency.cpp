@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "allocator/recorder.h"
 #include "allocator/support/events.h"
 #include "allocator/support/message.h"
 #include "allocator/support/stats_page.h"
@@ -80,7 +81,10 @@ bool Residency::usable_now(std::span<const BlockId> set, Copies* copies) noexcep
           const Use copy = Use::from_raw(block.outgoing.load(std::memory_order_acquire));
           if (!block.move(word, BlockState::kResident)) break;
           StatsPage::instance().add(Metric::evictions_cancelled_total, 1);
-          if (word.state() == BlockState::kOutgoing) copies->note_outgoing(copy);
+          if (word.state() == BlockState::kOutgoing) {
+            copies->note_outgoing(copy);
+            Recorder::move(id, plan::MoveKind::kCancel, block.requested());
+          }
           settled = true;
           break;
         }
@@ -244,6 +248,7 @@ Status Residency::copy_in(BlockId id, Block& block) noexcept {
     if (streams_.wait_host(started).ok()) unmap_extents(block);
     return copied.error();
   }
+  Recorder::move(id, plan::MoveKind::kIn, block.requested());
   block.forget_uses();
   block.uses[0].store(copied->raw(), std::memory_order_release);
   block.incoming.store(copied->raw(), std::memory_order_release);

@@ -1,6 +1,7 @@
 #include "shim/free_memory.h"
 
 #include "shim/pools.h"
+#include "shim/record.h"
 #include "shim/stream_context.h"
 
 namespace tidepool::shim {
@@ -19,10 +20,14 @@ CUresult give_back(runtime::Runtime& runtime, CUdeviceptr at, Free&& free) noexc
 
 CUresult free_now(runtime::Runtime& runtime, CUdeviceptr at) noexcept {
   if (const CUresult waited = wait_for_others(); waited != CUDA_SUCCESS) return waited;
+  if (recording()) [[unlikely]]
+    record_free(runtime, at, plan::MemoryApi::kPlain, {});
   return give_back(runtime, at, [&](runtime::DevicePtr ptr) { return runtime.free(ptr); });
 }
 
 CUresult free_in(runtime::Runtime& runtime, CUdeviceptr at, runtime::StreamHandle stream) noexcept {
+  if (recording()) [[unlikely]]
+    record_free(runtime, at, plan::MemoryApi::kAsync, stream);
   return give_back(runtime, at, [&](runtime::DevicePtr ptr) { return runtime.free_in(ptr, stream); });
 }
 

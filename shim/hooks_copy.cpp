@@ -1,10 +1,12 @@
 // Copies and memsets go through the same gate as launches: what they name must be on the device when the
 // device gets to them.
 
+#include <string_view>
 #include <type_traits>
 
 #include "shim/entry.h"
 #include "shim/gate.h"
+#include "shim/record.h"
 
 namespace tidepool::shim {
 namespace {
@@ -50,15 +52,59 @@ CUstream last_stream(A... args) noexcept {
 template <class... A>
 constexpr bool kHasStream = (std::is_same_v<A, CUstream> || ...);
 
+/// What the recorder is told of a call, by the function's name and its arguments.
+constexpr plan::CopyKind kind_of(std::string_view name) noexcept {
+  const auto has = [&](std::string_view part) { return name.find(part) != name.npos; };
+  if (has("Memset")) return plan::CopyKind::kMemset;
+  if (has("HtoD")) return plan::CopyKind::kToDevice;
+  if (has("DtoH")) return plan::CopyKind::kToHost;
+  return has("DtoD") || has("DtoA") || has("AtoD") ? plan::CopyKind::kOnDevice : plan::CopyKind::kOther;
+}
+
+/// The last numbers of a call are its extents: bytes, or for memsets elements; of 2D memsets width and
+/// height.
+template <class... A>
+std::size_t bytes_of(std::string_view name, A... args) noexcept {
+  std::size_t sizes[2] = {1, 0};
+  const auto take = [&](auto arg) {
+    if constexpr (std::is_same_v<decltype(arg), std::size_t>) {
+      sizes[0] = sizes[1];
+      sizes[1] = arg;
+    } else if constexpr (std::is_pointer_v<decltype(arg)>) {
+      if constexpr (requires { arg->WidthInBytes, arg->Height, arg->Depth; }) {
+        sizes[1] = arg->WidthInBytes * arg->Height * arg->Depth;
+      } else if constexpr (requires { arg->WidthInBytes, arg->Height; }) {
+        sizes[1] = arg->WidthInBytes * arg->Height;
+      }
+    }
+  };
+  (take(args), ...);
+  const auto has = [&](std::string_view part) { return name.find(part) != name.npos; };
+  const std::size_t element = has("D16") || has("D2D16") ? 2 : has("D32") || has("D2D32") ? 4 : 1;
+  return sizes[1] * element * (has("MemsetD2D") ? sizes[0] : 1);
+}
+
 constexpr auto kGated = [](const auto& call, auto... args) noexcept {
   runtime::Runtime* runtime = managed();
   if (runtime == nullptr) return call(args...);
   TouchSet set(runtime->arena());
   (collect(set, args), ...);
   constexpr Waits kWaits = kHasStream<decltype(args)...> ? Waits::kNo : Waits::kYes;
-  return pass(*runtime, set, last_stream(args...), call.kPerThread, kWaits, call.kName,
-              [&] { return call(args...); });
+  const CUresult result = pass(*runtime, set, last_stream(args...), call.kPerThread, kWaits, call.kName,
+                               [&] { return call(args...); });
+  if (recording() && result == CUDA_SUCCESS) [[unlikely]] {
+    record_copy(kind_of(call.kName), bytes_of(call.kName, args...),
+                stream_of(last_stream(args...), call.kPerThread), set);
+  }
+  return result;
 };
+
+// Several copies are one record, without a size.
+template <class C>
+void record_batch(const C& call, CUresult result, const TouchSet& set, CUstream stream) noexcept {
+  if (recording() && result == CUDA_SUCCESS) [[unlikely]]
+    record_copy(plan::CopyKind::kOther, 0, stream_of(stream, call.kPerThread), set);
+}
 
 // `rest`: attributes, where the version has it an index of what failed, and the stream.
 constexpr auto kBatch = [](const auto& call, CUdeviceptr* to, CUdeviceptr* from, std::size_t* sizes,
@@ -71,7 +117,10 @@ constexpr auto kBatch = [](const auto& call, CUdeviceptr* to, CUdeviceptr* from,
     set.add(to[i]);
     set.add(from[i]);
   }
-  return pass(*runtime, set, last_stream(rest...), call.kPerThread, Waits::kNo, call.kName, forward);
+  const CUresult result =
+      pass(*runtime, set, last_stream(rest...), call.kPerThread, Waits::kNo, call.kName, forward);
+  record_batch(call, result, set, last_stream(rest...));
+  return result;
 };
 
 constexpr auto kBatch3D = [](const auto& call, std::size_t count, CUDA_MEMCPY3D_BATCH_OP* operations,
@@ -85,7 +134,10 @@ constexpr auto kBatch3D = [](const auto& call, std::size_t count, CUDA_MEMCPY3D_
       if (operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER) set.add(operand->op.ptr.ptr);
     }
   }
-  return pass(*runtime, set, last_stream(rest...), call.kPerThread, Waits::kNo, call.kName, forward);
+  const CUresult result =
+      pass(*runtime, set, last_stream(rest...), call.kPerThread, Waits::kNo, call.kName, forward);
+  record_batch(call, result, set, last_stream(rest...));
+  return result;
 };
 
 constexpr auto kDecompress = [](const auto& call, CUmemDecompressParams* operations, std::size_t count,
@@ -99,7 +151,9 @@ constexpr auto kDecompress = [](const auto& call, CUmemDecompressParams* operati
     collect(set, operations[i].dst);
     collect(set, operations[i].dstActBytes);
   }
-  return pass(*runtime, set, stream, call.kPerThread, Waits::kNo, call.kName, forward);
+  const CUresult result = pass(*runtime, set, stream, call.kPerThread, Waits::kNo, call.kName, forward);
+  record_batch(call, result, set, stream);
+  return result;
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "shim/arg_scan.h"
 #include "shim/entry.h"
 #include "shim/gate.h"
+#include "shim/record.h"
 
 namespace tidepool::shim {
 namespace {
@@ -30,37 +31,51 @@ void name_kernel(const void* function, std::span<char> buffer) noexcept {
   std::free(readable);
 }
 
-template <class Enqueue>
+// `shape()` is what the recorder is told of the launch.
+template <class Enqueue, class Shape>
 CUresult launch(CUfunction function, CUstream stream, bool per_thread, void** params, void** extra,
-                Enqueue&& enqueue) noexcept {
+                Shape&& shape, Enqueue&& enqueue) noexcept {
   runtime::Runtime* runtime = managed();
   if (runtime == nullptr || function == nullptr) return enqueue();
   TouchSet set(runtime->arena());
   const runtime::WorkName what(&name_kernel, function);
-  if (!scan_arguments(active_driver(), function, params, extra, set)) [[unlikely]]
-    return pass(*runtime, runtime->live_blocks(), stream, per_thread, Waits::kNo, what, enqueue);
-  return pass(*runtime, set, stream, per_thread, Waits::kNo, what, enqueue);
+  const bool known = scan_arguments(active_driver(), function, params, extra, set);
+  const CUresult result =
+      known ? pass(*runtime, set, stream, per_thread, Waits::kNo, what, enqueue)
+            : pass(*runtime, runtime->live_blocks(), stream, per_thread, Waits::kNo, what, enqueue);
+  if (recording() && result == CUDA_SUCCESS) [[unlikely]] {
+    if (known) record_launch(shape(), function, stream_of(stream, per_thread), set);
+    if (!known) record_launch_of_any(shape(), function, stream_of(stream, per_thread));
+  }
+  return result;
 }
 
 constexpr auto kLaunchKernel = [](const auto& call, CUfunction f, unsigned gx, unsigned gy, unsigned gz,
                                   unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream stream,
                                   void** params, void** extra) noexcept {
-  return launch(f, stream, call.kPerThread, params, extra,
-                [&] { return call(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra); });
+  return launch(
+      f, stream, call.kPerThread, params, extra, [&] { return launch_shape(gx, gy, gz, bx, by, bz, shared); },
+      [&] { return call(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra); });
 };
 
 constexpr auto kLaunchKernelEx = [](const auto& call, const CUlaunchConfig* config, CUfunction f,
                                     void** params, void** extra) noexcept {
   if (config == nullptr) return call(config, f, params, extra);
-  return launch(f, config->hStream, call.kPerThread, params, extra,
+  const auto shape = [&] {
+    return launch_shape(config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
+                        config->blockDimY, config->blockDimZ, config->sharedMemBytes);
+  };
+  return launch(f, config->hStream, call.kPerThread, params, extra, shape,
                 [&] { return call(config, f, params, extra); });
 };
 
 constexpr auto kLaunchCooperative = [](const auto& call, CUfunction f, unsigned gx, unsigned gy, unsigned gz,
                                        unsigned bx, unsigned by, unsigned bz, unsigned shared,
                                        CUstream stream, void** params) noexcept {
-  return launch(f, stream, call.kPerThread, params, nullptr,
-                [&] { return call(f, gx, gy, gz, bx, by, bz, shared, stream, params); });
+  return launch(
+      f, stream, call.kPerThread, params, nullptr,
+      [&] { return launch_shape(gx, gy, gz, bx, by, bz, shared); },
+      [&] { return call(f, gx, gy, gz, bx, by, bz, shared, stream, params); });
 };
 
 // One launch on several devices at once: their streams are of several contexts.
@@ -77,7 +92,16 @@ constexpr auto kLaunchMultiDevice = [](const auto& call, CUDA_LAUNCH_PARAMS* lau
   }
   const CUresult kept = known && set.complete() ? keep_blocks(*runtime, set.ids(), call.kName)
                                                 : keep_blocks(*runtime, runtime->live_blocks(), call.kName);
-  return kept == CUDA_SUCCESS ? call(launches, count, flags) : kept;
+  const CUresult result = kept == CUDA_SUCCESS ? call(launches, count, flags) : kept;
+  if (recording() && result == CUDA_SUCCESS) [[unlikely]] {
+    for (unsigned i = 0; i < count; ++i) {
+      const CUDA_LAUNCH_PARAMS& one = launches[i];
+      record_launch_of_any(launch_shape(one.gridDimX, one.gridDimY, one.gridDimZ, one.blockDimX,
+                                        one.blockDimY, one.blockDimZ, one.sharedMemBytes),
+                           one.function, stream_of(one.hStream, call.kPerThread));
+    }
+  }
+  return result;
 };
 
 // Launches whose parameters were set one by one before (cuParamSetv): they may name anything.
@@ -85,8 +109,11 @@ template <class C, class... A>
 CUresult launch_any(const C& call, CUfunction function, CUstream stream, A... rest) noexcept {
   runtime::Runtime* runtime = managed();
   if (runtime == nullptr || function == nullptr) return call(function, rest...);
-  return pass(*runtime, runtime->live_blocks(), stream, call.kPerThread, Waits::kNo, {&name_kernel, function},
-              [&] { return call(function, rest...); });
+  const CUresult result = pass(*runtime, runtime->live_blocks(), stream, call.kPerThread, Waits::kNo,
+                               {&name_kernel, function}, [&] { return call(function, rest...); });
+  if (recording() && result == CUDA_SUCCESS) [[unlikely]]
+    record_launch_of_any({}, function, stream_of(stream, call.kPerThread));
+  return result;
 }
 constexpr auto kLaunchOld = [](const auto& call, CUfunction f, auto... grid) noexcept {
   return launch_any(call, f, nullptr, grid...);
@@ -99,6 +126,7 @@ constexpr auto kLaunchOldAsync = [](const auto& call, CUfunction f, int width, i
 // Before the call: once it has begun, another thread may be given a handle of the old functions.
 constexpr auto kUnload = [](const auto& call, auto handle) noexcept {
   forget_layouts();
+  runtime::Recorder::instance().forget_kernels();
   return call(handle);
 };
 

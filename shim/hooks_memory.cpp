@@ -7,15 +7,19 @@
 #include "shim/free_memory.h"
 #include "shim/managed.h"
 #include "shim/ownership.h"
+#include "shim/record.h"
 #include "shim/stream_context.h"
 
 namespace tidepool::shim {
 namespace {
 
-CUresult allocate(runtime::Runtime& runtime, CUdeviceptr* out, std::size_t size) noexcept {
+CUresult allocate(runtime::Runtime& runtime, CUdeviceptr* out, std::size_t size,
+                  plan::MemoryApi api = plan::MemoryApi::kPlain) noexcept {
   const auto at = runtime.allocate(Bytes(size));
   if (!at.ok()) return static_cast<CUresult>(at.error().code());
   *out = at->address();
+  if (recording()) [[unlikely]]
+    record_allocation(runtime, *out, size, api, runtime::StreamHandle{});
   return CUDA_SUCCESS;
 }
 
@@ -35,7 +39,7 @@ constexpr auto kAllocPitch = [](const auto& call, CUdeviceptr* out, std::size_t*
   const std::size_t row = Bytes(width).round_up(kRow).count();
   std::size_t size = 0;
   if (__builtin_mul_overflow(row, height, &size)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult result = allocate(*runtime, out, size);
+  const CUresult result = allocate(*runtime, out, size, plan::MemoryApi::kPitch);
   if (result == CUDA_SUCCESS) *pitch = row;
   return result;
 };
@@ -69,6 +73,7 @@ constexpr auto kTotalMem = [](const auto& call, std::size_t* total, CUdevice dev
 constexpr auto kReset = [](const auto& call, CUdevice device) noexcept {
   forget_streams();
   forget_layouts();
+  runtime::Recorder::instance().forget_kernels();
   const CUcontext context = primary_context(device);
   runtime::Runtime* in_error = forget_managed(device);
   const CUresult result = call(device);

@@ -8,6 +8,7 @@
 #include "shim/managed.h"
 #include "shim/ownership.h"
 #include "shim/pools.h"
+#include "shim/record.h"
 #include "shim/stream_context.h"
 
 namespace tidepool::shim {
@@ -22,11 +23,13 @@ runtime::Runtime* runtime_for(CUstream stream, bool per_thread) noexcept {
 }
 
 CUresult allocate(runtime::Runtime& runtime, CUdeviceptr* out, std::size_t size, PoolTag pool,
-                  CUstream stream, bool per_thread) noexcept {
+                  CUstream stream, bool per_thread, plan::MemoryApi api) noexcept {
   const auto at = runtime.allocate_in(Bytes(size), stream_of(stream, per_thread), pool);
   if (!at.ok()) return static_cast<CUresult>(at.error().code());
   add_to_pool(pool, Bytes(size));
   *out = at->address();
+  if (recording()) [[unlikely]]
+    record_allocation(runtime, *out, size, api, stream_of(stream, per_thread));
   return CUDA_SUCCESS;
 }
 
@@ -34,8 +37,9 @@ constexpr auto kAllocAsync = [](const auto& call, CUdeviceptr* out, std::size_t 
                                 CUstream stream) noexcept {
   runtime::Runtime* runtime = out != nullptr && size != 0 ? runtime_for(stream, call.kPerThread) : nullptr;
   const PoolTag pool = runtime != nullptr ? current_pool(managed_device()) : kNoPool;
-  return pool != kNoPool ? allocate(*runtime, out, size, pool, stream, call.kPerThread)
-                         : call(out, size, stream);
+  return pool != kNoPool
+             ? allocate(*runtime, out, size, pool, stream, call.kPerThread, plan::MemoryApi::kAsync)
+             : call(out, size, stream);
 };
 
 constexpr auto kAllocFromPool = [](const auto& call, CUdeviceptr* out, std::size_t size, CUmemoryPool handle,
@@ -43,7 +47,7 @@ constexpr auto kAllocFromPool = [](const auto& call, CUdeviceptr* out, std::size
   runtime::Runtime* runtime = out != nullptr && size != 0 ? runtime_for(stream, call.kPerThread) : nullptr;
   const PoolTag pool = runtime != nullptr ? managed_pool(handle, managed_device()) : kNoPool;
   if (pool == kNoPool) return call(out, size, handle, stream);
-  return allocate(*runtime, out, size, pool, stream, call.kPerThread);
+  return allocate(*runtime, out, size, pool, stream, call.kPerThread, plan::MemoryApi::kPool);
 };
 
 // Memory of cuMemAlloc can be freed so as well. Freeing into a graph what is not the graph's is the driver's

@@ -11,6 +11,7 @@
 #include "shim/ownership.h"
 #include "shim/process.h"
 #include "shim/real_driver.h"
+#include "shim/record.h"
 
 namespace tidepool::shim {
 namespace {
@@ -37,6 +38,7 @@ Managed* start(const runtime::DriverTable& driver, CUdevice ordinal) noexcept {
     return nullptr;
   }
   if (runtime::captures_under_way.load() > 0) (*runtime)->capture_begins();
+  start_recording(**runtime, ordinal);
   return new (std::nothrow) Managed{*runtime, *device};
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "allocator/epoch.h"
+#include "allocator/recorder.h"
 #include "allocator/support/event_ring.h"
 #include "allocator/support/message.h"
 #include "allocator/support/stats_page.h"
@@ -51,6 +52,7 @@ void after_fork_in_child() noexcept {
   unlock_after_fork();
   StatsPage::instance().reset_after_fork();
   runtime::EpochRegistry::instance().reset_after_fork();
+  runtime::Recorder::instance().reset_after_fork();
   const bool is_active = g_mode.load(std::memory_order_relaxed) == Mode::kActive;
   EventRing::instance().reset_after_fork();
   if (is_active && managed() != nullptr) {

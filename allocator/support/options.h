@@ -24,6 +24,7 @@ enum class OptionKind : std::uint8_t {
   // From here on: one of the words in the row's `low`.
   kCheckLevel,
   kAllocChoice,
+  kTraceLevel,
 };
 
 /// Is the value one of the words in the row's `low`?
@@ -37,6 +38,9 @@ enum class OptionScope : std::uint8_t { kStart, kLive };
 enum class CheckLevel : std::uint8_t { kOff, kCheap, kFull };
 /// Which of its allocators PyTorch shall use.
 enum class AllocChoice : std::uint8_t { kAuto, kAsync, kNative };
+
+/// What is kept of a run: nothing; numbers; every operation; and the call stacks of allocations.
+enum class TraceLevel : std::uint8_t { kOff, kSummary, kOps, kStacks };
 
 /// A path of fixed size, so that Options can be copied byte by byte and needs no allocation.
 struct PathText {
@@ -76,6 +80,8 @@ template <>
 struct OptionTypeOf<OptionKind::kCheckLevel> : OptionTypeIs<OptionKind::kCheckLevel, CheckLevel> {};
 template <>
 struct OptionTypeOf<OptionKind::kAllocChoice> : OptionTypeIs<OptionKind::kAllocChoice, AllocChoice> {};
+template <>
+struct OptionTypeOf<OptionKind::kTraceLevel> : OptionTypeIs<OptionKind::kTraceLevel, TraceLevel> {};
 
 /// The values of one process, one member per row of options.def. Trivially copyable. A value-initialised
 /// object holds zeros, not the defaults: start from default_options() or load_options().

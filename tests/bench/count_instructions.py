@@ -16,9 +16,11 @@ ROUNDS = 2000
 COLLECTED = re.compile(r"Collected\s*:\s*(\d+)")
 
 
-def instructions(program, what, rounds, preload):
+def instructions(program, what, rounds, preload, trace):
     with tempfile.TemporaryDirectory() as scratch:
         environment = dict(os.environ, LD_PRELOAD=str(preload) if preload else "")
+        if trace:
+            environment.update(TIDEPOOL_TRACE="ops", TIDEPOOL_RUN_DIR=scratch)
         command = [
             "valgrind", "--tool=callgrind", f"--callgrind-out-file={Path(scratch) / 'out'}",
             str(program), what, str(rounds),
@@ -30,8 +32,8 @@ def instructions(program, what, rounds, preload):
     return int(found.group(1))
 
 
-def per_round(program, what, preload):
-    more, less = (instructions(program, what, rounds, preload) for rounds in (2 * ROUNDS, ROUNDS))
+def per_round(program, what, preload, trace=False):
+    more, less = (instructions(program, what, rounds, preload, trace) for rounds in (2 * ROUNDS, ROUNDS))
     return (more - less) / ROUNDS
 
 
@@ -39,10 +41,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", type=Path, required=True, help="hook_loop")
     parser.add_argument("--preload", type=Path, required=True, help="libtidepool.so")
+    parser.add_argument("--trace", action="store_true", help="with TIDEPOOL_TRACE=ops")
     parser.add_argument("--ceiling", type=float, required=True)
     parser.add_argument("what", help="launch, alloc_free_4mib or alloc_free_64kib")
     arguments = parser.parse_args()
-    count = per_round(arguments.program, arguments.what, arguments.preload)
+    count = per_round(arguments.program, arguments.what, arguments.preload, arguments.trace)
     count -= per_round(arguments.program, arguments.what, None)
     print(f"{arguments.what}: {count:.0f} instructions a hook, ceiling {arguments.ceiling:.0f}")
     sys.exit(0 if count <= arguments.ceiling else 1)

@@ -100,6 +100,9 @@ constexpr Refused kRefused[] = {
     {"host_budget", "16EiB", "is not valid: its unit is none of B, K, KiB, M, MiB, G, GiB, T, TiB"},
     {"min_block", "2097151", "is out of range 2MiB..1GiB (without a unit it means bytes)"},
     {"min_block", "1025MiB", "is out of range 2MiB..1GiB"},
+    {"trace", "all", "is none of off, summary, ops, stacks"},
+    {"trace_max", "1023KiB", "is out of range 1MiB..16GiB"},
+    {"trace_max", "17GiB", "is out of range 1MiB..16GiB"},
 };
 
 TEST_CASE("refusals: every option with a range has a value that is refused, as flag, variable and key") {

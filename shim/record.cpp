@@ -1,0 +1,93 @@
+#include "shim/record.h"
+
+#include <utility>
+
+#include "allocator/support/host_memory.h"
+#include "allocator/support/text_writer.h"
+#include "shim/managed.h"
+#include "shim/process.h"
+#include "shim/real_driver.h"
+
+namespace tidepool::shim {
+namespace {
+
+using runtime::Recorder;
+
+/// The kernel's symbol. `function` may be a CUkernel.
+void symbol_of(const void* function, std::span<char> buffer) noexcept {
+  const char* symbol = nullptr;
+  const RealDriver& driver = active_driver();
+  auto* handle = const_cast<void*>(function);
+  if (driver.cuFuncGetName == nullptr ||
+      driver.cuFuncGetName(&symbol, static_cast<CUfunction>(handle)) != CUDA_SUCCESS) {
+    symbol = nullptr;
+    if (driver.cuKernelGetName != nullptr)
+      (void)driver.cuKernelGetName(&symbol, static_cast<CUkernel>(handle));
+  }
+  TextWriter(buffer.data(), buffer.size()).put(symbol != nullptr ? symbol : "(unnamed)");
+}
+
+std::uint64_t number_of(runtime::StreamHandle stream) noexcept {
+  return static_cast<std::uint64_t>(stream);
+}
+
+}  // namespace
+
+void start_recording(const runtime::Runtime& runtime, CUdevice device) noexcept {
+  Recorder& recorder = Recorder::instance();
+  recorder.start(options());
+  if (!recording()) return;
+  std::size_t total = 0;
+  (void)active_driver().runtime.cuDeviceTotalMem_v2(&total, device);
+  recorder.device({static_cast<std::uint32_t>(device), total, runtime.capacity().count(),
+                   host_budget_of(options(), host_memory()).count()});
+}
+
+void record_allocation(runtime::Runtime& runtime, CUdeviceptr at, std::size_t size, plan::MemoryApi api,
+                       runtime::StreamHandle stream) noexcept {
+  plan::AllocationRecord record;
+  record.block = runtime.find(at);
+  record.bytes = size;
+  record.address = at;
+  record.stream = number_of(stream);
+  record.api = api;
+  record.device = static_cast<std::uint32_t>(managed_device());
+  const runtime::Block& block = runtime.arena().block(record.block);
+  if (block.slab != nullptr) record.flags |= plan::AllocationRecord::kShared;
+  if (block.kept.load(std::memory_order_relaxed)) record.flags |= plan::AllocationRecord::kStays;
+  Recorder::instance().allocation(record);
+}
+
+void record_free(runtime::Runtime& runtime, CUdeviceptr at, plan::MemoryApi api,
+                 runtime::StreamHandle stream) noexcept {
+  const auto range = runtime.describe(runtime::DevicePtr(at));
+  if (range.size == Bytes() || range.base.address() != at) return;
+  Recorder::instance().free({runtime.find(at), range.size.count(), at, number_of(stream), api});
+}
+
+void record_launch(plan::LaunchRecord&& shape, CUfunction function, runtime::StreamHandle stream,
+                   const TouchSet& set) noexcept {
+  if (!set.complete()) return record_launch_of_any(std::move(shape), function, stream);
+  shape.stream = number_of(stream);
+  shape.blocks = set.ids();
+  Recorder::instance().launch(shape, function, &symbol_of);
+}
+
+void record_launch_of_any(plan::LaunchRecord&& shape, CUfunction function,
+                          runtime::StreamHandle stream) noexcept {
+  shape.stream = number_of(stream);
+  shape.any_block = true;
+  Recorder::instance().launch(shape, function, &symbol_of);
+}
+
+void record_copy(plan::CopyKind kind, std::size_t size, runtime::StreamHandle stream,
+                 const TouchSet& set) noexcept {
+  plan::CopyRecord record{kind, size, number_of(stream), false, set.ids()};
+  if (!set.complete()) {
+    record.any_block = true;
+    record.blocks = {};
+  }
+  Recorder::instance().copy(record);
+}
+
+}  // namespace tidepool::shim

@@ -1,0 +1,245 @@
+// The recorder in whole programs on the simulated device. What the device did comes from its own report.
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "planner/plan/iteration.h"
+#include "planner/plan/trace_reader.h"
+#include "tests/process/child_process.h"
+
+namespace tidepool::test {
+namespace {
+
+using namespace plan;
+
+/// What one run left.
+struct Traced {
+  Outcome outcome;
+  std::string report;  ///< of the device
+  std::string folder;
+  TraceInfo info;
+  TraceDamage damage;
+  IterationVerdict verdict;
+  std::uint64_t launches = 0;
+  std::uint64_t unnamed_launches = 0;  ///< of kernels without a name before them
+  std::map<CopyKind, std::uint64_t> copies;
+  std::map<CopyKind, std::uint64_t> copied;  ///< bytes
+  std::map<MoveKind, std::uint64_t> moved;   ///< bytes
+  std::uint64_t unknown_blocks = 0;          ///< in lists, without an allocation before
+  std::uint64_t live = 0;                    ///< allocations less frees
+  IterationRecord last_mark;
+  std::uint64_t marks = 0;  ///< of the last mark's period
+  std::map<std::uint32_t, std::vector<Frame>> stacks;
+  std::map<std::uint32_t, std::string> modules;
+  std::uint64_t allocations_with_stack = 0;
+  std::uint64_t allocations = 0;
+};
+
+class Reading {
+ public:
+  explicit Reading(Traced& to) : to_(to) {}
+  void operator()(const KernelRecord& record) { kernels_[record.kernel] = record.name; }
+  void operator()(const LaunchRecord& record) {
+    ++to_.launches;
+    if (kernels_[record.kernel].empty()) ++to_.unnamed_launches;
+    check_blocks(record.blocks);
+  }
+  void operator()(const CopyRecord& record) {
+    ++to_.copies[record.kind];
+    to_.copied[record.kind] += record.bytes;
+    check_blocks(record.blocks);
+  }
+  void operator()(const AllocationRecord& record) {
+    ++to_.live;
+    ++to_.allocations;
+    if (record.stack != 0 && to_.stacks.contains(record.stack)) ++to_.allocations_with_stack;
+    known_.insert({record.block, true});
+  }
+  void operator()(const FreeRecord&) { --to_.live; }
+  void operator()(const MoveRecord& record) { to_.moved[record.kind] += record.bytes; }
+  void operator()(const IterationRecord& record) {
+    to_.marks = record.period == to_.last_mark.period ? to_.marks + 1 : 1;
+    to_.last_mark = record;
+  }
+  void operator()(const StackRecord& record) {
+    to_.stacks[record.stack].assign(record.frames.begin(), record.frames.end());
+  }
+  void operator()(const ModuleRecord& record) { to_.modules[record.module] = record.path; }
+  void operator()(const ThreadRecord&) {}
+  void operator()(const DeviceRecord&) {}
+
+ private:
+  void check_blocks(std::span<const std::uint32_t> blocks) {
+    for (const std::uint32_t block : blocks) to_.unknown_blocks += known_.contains(block) ? 0 : 1;
+  }
+  Traced& to_;
+  std::map<std::uint32_t, std::string> kernels_;
+  std::map<std::uint32_t, bool> known_;
+};
+
+void read_trace(const std::string& path, Traced& to) {
+  const TraceFile file(path);
+  REQUIRE(file.error() == 0);
+  auto reader = TraceReader::open(file);
+  REQUIRE(reader.ok());
+  IterationFinder finder;
+  Reading reading(to);
+  RecordHead head;
+  AnyRecord record;
+  while (reader->next(head, record)) {
+    finder.add(record);
+    std::visit(reading, record);
+  }
+  to.info = reader->info();
+  to.damage = reader->damage();
+  to.verdict = finder.verdict();
+}
+
+struct Setup {
+  std::string program = "train_mlp";
+  int steps = 8;
+  std::string budget = "100%";
+  std::string level = "ops";
+  std::vector<std::string> simgpu = {};
+  std::vector<std::string> options = {};    ///< of tidepool run
+  std::vector<std::string> arguments = {};  ///< of the program
+};
+
+Traced run_traced(const ScratchFolder& folder, const Setup& setup) {
+  Traced traced;
+  traced.folder = folder / "run";
+  std::vector<std::string> words = {
+      built("bin/simgpu"), "--device", "h100", "--memory", "200MiB", "--report", folder / "report.json"};
+  words.insert(words.end(), setup.simgpu.begin(), setup.simgpu.end());
+  words.insert(words.end(), {"--", built("bin/tidepool"), "run", "--device-budget", setup.budget, "--run-dir",
+                             traced.folder, "--trace", setup.level});
+  words.insert(words.end(), setup.options.begin(), setup.options.end());
+  words.insert(words.end(), {"--", built("bin/" + setup.program), "--steps", std::to_string(setup.steps)});
+  words.insert(words.end(), setup.arguments.begin(), setup.arguments.end());
+  traced.outcome = run({words, "", {}, false, false});
+  std::stringstream text;
+  text << std::ifstream(folder / "report.json").rdbuf();
+  traced.report = text.str();
+  if (std::ifstream(traced.folder + "/trace.tptrace")) read_trace(traced.folder + "/trace.tptrace", traced);
+  return traced;
+}
+
+std::uint64_t number_in(const std::string& json, const std::string& section, const std::string& key) {
+  const std::size_t from = json.find("\"" + section + "\"");
+  REQUIRE(from != std::string::npos);
+  const std::size_t at = json.find("\"" + key + "\":", from);
+  REQUIRE(at != std::string::npos);
+  return std::strtoull(json.c_str() + at + key.size() + 3, nullptr, 10);
+}
+
+TEST_CASE("recorder: the trace holds what the device did, no more and no less") {
+  const ScratchFolder folder;
+  const Traced traced = run_traced(folder, {.budget = "40MiB"});
+  REQUIRE(traced.outcome.code() == 0);
+  CHECK(traced.info.end == TraceEnd::kClosed);
+  CHECK(traced.info.dropped == 0);
+  CHECK_FALSE(traced.damage.any());
+  CHECK(traced.info.program == "train_mlp");
+  CHECK(traced.launches == number_in(traced.report, "operations", "kernels"));
+  CHECK(traced.unnamed_launches == 0);
+  CHECK(traced.unknown_blocks == 0);
+  CHECK(traced.live == 0);  // the program frees all it allocated
+  auto copied = traced.copied;
+  auto moved = traced.moved;
+  auto copies = traced.copies;
+  CHECK(moved[MoveKind::kOut] > 0);
+  CHECK(copied[CopyKind::kToDevice] + moved[MoveKind::kIn] == number_in(traced.report, "h2d", "bytes"));
+  CHECK(copied[CopyKind::kToHost] + moved[MoveKind::kOut] == number_in(traced.report, "d2h", "bytes"));
+  CHECK(copies[CopyKind::kMemset] == number_in(traced.report, "memsets", "count"));
+  CHECK(copied[CopyKind::kMemset] == number_in(traced.report, "memsets", "bytes"));
+  CHECK(copies[CopyKind::kOther] == 0);
+}
+
+TEST_CASE("recorder: each training job's steps are its iterations, whatever moves") {
+  const std::string programs[] = {"train_mlp", "train_cnn", "train_lstm", "train_transformer"};
+  for (const std::string& program : programs) {
+    for (const std::string budget : {"100%", "45MiB"}) {
+      if (budget != "100%" && program != "train_mlp" && program != "train_transformer") continue;
+      INFO(program << " in " << budget);
+      const ScratchFolder folder;
+      constexpr int kSteps = 8;
+      const Traced traced = run_traced(folder, {.program = program, .steps = kSteps, .budget = budget});
+      REQUIRE(traced.outcome.code() == 0);
+      INFO(describe(traced.verdict));
+      REQUIRE(traced.verdict.is_periodic());
+      CHECK(traced.verdict.confidence() > 0.9);
+      CHECK(traced.verdict.iterations >= std::uint64_t{kSteps} - 1);
+      CHECK(traced.verdict.iterations <= std::uint64_t{kSteps});
+      // The guest saw the same while it ran: its marks are those of the reader's verdict.
+      CHECK(traced.last_mark.period == traced.verdict.period);
+      CHECK(traced.last_mark.number == traced.verdict.iterations);
+      CHECK(traced.marks >= 3);
+    }
+  }
+}
+
+TEST_CASE("recorder: a killed process leaves all that it did") {
+  const ScratchFolder folder;
+  write_file(folder / "faults", "process kill at=cuLaunchKernel:150\n");
+  const Traced traced = run_traced(folder, {.simgpu = {"--faults", folder / "faults"}});
+  CHECK(traced.outcome.code() == -9);
+  CHECK(traced.launches == 149);
+  CHECK(traced.info.end == TraceEnd::kRunning);
+  CHECK(traced.damage.damaged_chunks == 0);
+  CHECK(traced.damage.missing_bytes == 0);
+}
+
+TEST_CASE("recorder: the program prints the same with call stacks as without a trace") {
+  const ScratchFolder plain_folder;
+  const ScratchFolder folder;
+  const Traced plain = run_traced(plain_folder, {.budget = "40MiB", .level = "summary"});
+  const Traced traced = run_traced(folder, {.budget = "40MiB", .level = "stacks"});
+  REQUIRE(plain.outcome.code() == 0);
+  for (const std::string& name : names_in(plain.folder)) CHECK_FALSE(name.ends_with(".tptrace"));
+  CHECK(plain.info.pid == 0);
+  REQUIRE(traced.outcome.code() == 0);
+  CHECK(traced.outcome.out == plain.outcome.out);
+  CHECK(traced.allocations > 0);
+  CHECK(traced.allocations_with_stack == traced.allocations);
+  CHECK(traced.stacks.size() < traced.allocations);
+  // Every stack leads into the program, and none begins in the library itself.
+  for (const auto& [id, frames] : traced.stacks) {
+    INFO("stack " << id);
+    REQUIRE_FALSE(frames.empty());
+    bool in_program = false;
+    for (const Frame& frame : frames)
+      in_program = in_program || traced.modules.at(frame.module).ends_with("train_mlp");
+    CHECK(in_program);
+    CHECK_FALSE(traced.modules.at(frames.front().module).ends_with("libtidepool.so"));
+  }
+}
+
+TEST_CASE("recorder: a trace that is full says so, and the program goes on") {
+  const ScratchFolder folder;
+  const Traced traced =
+      run_traced(folder, {.steps = 800, .options = {"--trace-max", "1MiB"}, .arguments = {"--width", "16"}});
+  REQUIRE(traced.outcome.code() == 0);
+  CHECK(traced.info.end == TraceEnd::kFull);
+  CHECK(traced.info.dropped > 0);
+  CHECK(traced.outcome.err.find("TP4002 the trace has reached 1.0 MiB.") != std::string::npos);
+  CHECK(traced.verdict.is_periodic());
+}
+
+TEST_CASE("recorder: without a folder it says what is missing") {
+  const Outcome outcome = run(
+      {{built("bin/simgpu"), "--", built("bin/train_mlp"), "--steps", "1"},
+       "",
+       {{"LD_PRELOAD", preload_first() + (preload_first().empty() ? "" : ":") + built("lib/libtidepool.so")},
+        {"TIDEPOOL_TRACE", "ops"}},
+       false,
+       false});
+  CHECK(outcome.code() == 0);
+  CHECK(outcome.err.find("TP4001 no trace is written: TIDEPOOL_RUN_DIR names no folder for it.") !=
+        std::string::npos);
+}
+
+}  // namespace
+}  // namespace tidepool::test
