@@ -17,6 +17,7 @@
 #include "tools/tidepool/json_text.h"
 #include "tools/tidepool/stats_reader.h"
 #include "tools/tidepool/summary.h"
+#include "tools/tidepool/trace_report.h"
 
 namespace tidepool::tools {
 namespace {
@@ -110,10 +111,43 @@ void print_process(const ProcessStats& p, const Recorded& recorded) {
   }
 }
 
+/// What the traces of the process tell, if it was recorded.
+void print_traces(const std::vector<TraceReport>& traces, std::int64_t pid) {
+  for (const TraceReport& trace : traces) {
+    if (trace.pid != pid) continue;
+    for (const TraceReport::Line& each : trace.lines) line(each.title.c_str(), each.text);
+  }
+}
+
+std::vector<TraceReport> read_traces(const std::string& folder) {
+  std::vector<TraceReport> traces;
+  for (const std::string& path : list_traces(folder)) traces.push_back(read_trace_report(path));
+  return traces;
+}
+
+/// The members of a process' object that its traces give: an array, empty if it was not recorded.
+std::string traces_json(const std::vector<TraceReport>& traces, std::int64_t pid) {
+  std::string text;
+  for (const TraceReport& trace : traces) {
+    if (trace.pid != pid) continue;
+    const plan::IterationVerdict& verdict = trace.iterations;
+    char confidence[32];
+    std::snprintf(confidence, sizeof confidence, "%.6f", verdict.confidence());
+    text += (text.empty() ? "" : ", ") + ("{\"path\": " + json_quoted(trace.path)) +
+            ", \"operations\": " + std::to_string(verdict.operations) +
+            ", \"period\": " + std::to_string(verdict.period) +
+            ", \"iterations\": " + std::to_string(verdict.iterations) +
+            ", \"exact\": " + std::to_string(verdict.exact) + ", \"confidence\": " + confidence +
+            ", \"verdict\": " + json_quoted(describe(verdict)) + "}";
+  }
+  return "\"traces\": [" + text + "]";
+}
+
 void print_json(const std::string& folder, const std::vector<ProcessStats>& processes) {
   std::map<std::int64_t, Recorded> rings = read_rings(folder);
   std::string text =
       "{\"schema\": \"tidepool.report/1\", \"run\": " + json_quoted(folder) + ", \"processes\": [";
+  const std::vector<TraceReport> traces = read_traces(folder);
   for (const ProcessStats& p : processes) {
     const Recorded recorded = rings[p.pid];
     text += std::string(&p == &processes.front() ? "" : ",") + "\n {\"pid\": " + std::to_string(p.pid) +
@@ -133,7 +167,8 @@ void print_json(const std::string& folder, const std::vector<ProcessStats>& proc
       text += std::string(name == recorded.times.begin()->first ? "" : ", ") + json_quoted(name) + ": " +
               std::to_string(times);
     }
-    text += "}, \"events_lost\": " + std::to_string(recorded.lost) + "}";
+    text +=
+        "}, \"events_lost\": " + std::to_string(recorded.lost) + ",\n  " + traces_json(traces, p.pid) + "}";
   }
   std::puts((text + "]}").c_str());
 }
@@ -163,7 +198,12 @@ int report_command(std::span<char*> words) {
   }
   std::printf("%s: %zu of %zu processes asked for device memory\n", folder.c_str(), processes.size(), all);
   std::map<std::int64_t, Recorded> rings = read_rings(folder);
-  for (const ProcessStats& process : processes) print_process(process, rings[process.pid]);
+  const std::vector<TraceReport> traces = read_traces(folder);
+  for (const ProcessStats& process : processes) {
+    print_process(process, rings[process.pid]);
+    print_traces(traces, process.pid);
+  }
+  print_traces(traces, 0);  // those that cannot be read
   return 0;
 }
 

@@ -1,0 +1,104 @@
+// What `tidepool report` says of a trace, from traces that are written here.
+
+#include "tools/tidepool/trace_report.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+
+#include "planner/plan/trace_writer.h"
+#include "tests/process/child_process.h"
+
+namespace tidepool::tools {
+namespace {
+
+using namespace plan;
+using test::ScratchFolder;
+
+/// All lines: "title: text" or "text".
+std::string text_of(const TraceReport& report) {
+  std::string text;
+  for (const TraceReport::Line& line : report.lines) {
+    text += (line.title.empty() ? "" : line.title + ": ") + line.text + "\n";
+  }
+  return text;
+}
+
+/// Writes `steps` steps of a loop: one block of 8 MiB lives for a step and moves out and in.
+void write_steps(TraceWriter& writer, std::uint32_t steps) {
+  const std::uint32_t blocks[] = {7};
+  const Frame frames[] = {{1, 0x100}, {2, 0x1449}, {2, 0x2000}, {0, 0xabc}};
+  writer.write(KernelRecord{1, "gemm"});
+  writer.write(ModuleRecord{1, "/usr/lib/libcudart.so.13"});
+  writer.write(ModuleRecord{2, "/opt/jobs/train"});
+  writer.write(StackRecord{5, frames});
+  for (std::uint32_t i = 0; i < steps; ++i) {
+    writer.write(CopyRecord{CopyKind::kToDevice, 4096, 1, false, {}});
+    writer.write(AllocationRecord{7, 8 << 20, 0x10'0000, 0, MemoryApi::kPlain, 0, 0, 5});
+    for (std::uint32_t k = 0; k < 10; ++k)
+      writer.write(LaunchRecord{1, 1, {{k + 1, 1, 1}, {32, 1, 1}}, 0, false, blocks});
+    writer.write(MoveRecord{7, MoveKind::kOut, MoveCause::kDemand, 8 << 20});
+    writer.write(MoveRecord{7, MoveKind::kIn, MoveCause::kDemand, 8 << 20});
+    writer.write(LaunchRecord{1, 1, {{99, 1, 1}, {32, 1, 1}}, 0, false, blocks});
+    writer.write(FreeRecord{7, 8 << 20, 0x10'0000, 0, MemoryApi::kPlain});
+  }
+}
+
+TEST_CASE("trace report: operations, steps, and where the blocks that moved came from") {
+  const ScratchFolder folder;
+  {
+    TraceWriter writer;
+    REQUIRE(writer.open(folder.path().c_str(), MiB(1)) == 0);
+    write_steps(writer, 20);
+    writer.close();
+  }
+  const std::vector<std::string> traces = list_traces(folder.path());
+  REQUIRE(traces.size() == 1);
+  const TraceReport report = read_trace_report(traces[0]);
+  CHECK(report.pid == getpid());
+  CHECK(report.iterations.period == 14);
+  const std::string text = text_of(report);
+  INFO(text);
+  CHECK(text.starts_with("trace: 280 operations in "));
+  CHECK(text.find(", 1 thread: 220 launches of 1 kernel, 20 allocations, 20 frees, 20 copies\n") !=
+        text.npos);
+  CHECK(text.find("steps: a period of 14 operations, 20 iterations (20 exact), which explain 100.0 % of the "
+                  "operations "
+                  "since it began\n") != text.npos);
+  CHECK(text.ends_with(
+      "blocks: that moved most bytes:\n320.0 MiB: 20 blocks of 8.0 MiB, 20 times out, 20 times in; "
+      "allocated at train+0x1449 < train+0x2000 < 0xabc\n"));
+}
+
+TEST_CASE("trace report: what is missing is said") {
+  const ScratchFolder folder;
+  TraceWriter writer;
+  REQUIRE(writer.open(folder.path().c_str(), MiB(1)) == 0);
+  write_steps(writer, 2);
+  const std::string path = list_traces(folder.path()).at(0);
+  CHECK(text_of(read_trace_report(path)).find("\nhas no end: the process was killed, or still runs\n") !=
+        std::string::npos);
+  CHECK(text_of(read_trace_report(path)).find("\nsteps: no period: only 28 operations\n") !=
+        std::string::npos);
+  while (writer.write(ThreadRecord{1})) {
+  }
+  CHECK(text_of(read_trace_report(path))
+            .find("\nends early: it reached its largest size, 1.0 MiB; 1 record was left out. Raise "
+                  "--trace-max for "
+                  "more\n") != std::string::npos);
+  std::filesystem::resize_file(path, (512 << 10) + 100);
+  CHECK(text_of(read_trace_report(path)).find("\nis cut off: ") != std::string::npos);
+  test::write_file(path, "no");
+  CHECK(text_of(read_trace_report(path)) == "trace: " + path + " is no trace\n");
+  CHECK(read_trace_report(path).pid == 0);
+  std::filesystem::remove(path);
+  CHECK(text_of(read_trace_report(path)) ==
+        "trace: " + path + " cannot be read: No such file or directory\n");
+  CHECK(list_traces(folder.path()).empty());
+  CHECK(list_traces(folder / "missing").empty());
+}
+
+}  // namespace
+}  // namespace tidepool::tools

@@ -1,0 +1,242 @@
+#include "tools/tidepool/trace_report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <system_error>
+#include <unordered_map>
+
+#include "allocator/support/units.h"
+#include "planner/plan/iteration.h"
+#include "planner/plan/trace_reader.h"
+
+namespace tidepool::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace tidepool::plan;
+
+constexpr std::size_t kShownFrames = 4;
+
+std::string bytes_text(std::uint64_t n) {
+  return BytesText(Bytes(n)).c_str();
+}
+
+/// "1 launch", "2 launches".
+std::string counted(std::uint64_t n, const char* one, const char* many) {
+  return std::to_string(n) + " " + (n == 1 ? one : many);
+}
+
+/// Blocks that are counted as one: of one size from one place in the program, or, where that is not known,
+/// one block from its allocation to its free.
+struct Place {
+  std::uint64_t bytes = 0;
+  std::uint32_t stack = 0;
+  std::uint64_t life = 0;  ///< sequence number of the allocation; 0 if the stack is known
+  auto operator<=>(const Place&) const = default;
+};
+
+struct Moves {
+  std::uint64_t blocks = 0;
+  std::uint64_t out = 0;
+  std::uint64_t in = 0;
+  std::uint64_t bytes = 0;
+};
+
+struct Totals {
+  std::uint64_t launches = 0;
+  std::uint64_t allocations = 0;
+  std::uint64_t frees = 0;
+  std::uint64_t copies = 0;
+  Moves moves;
+  std::uint64_t bytes_out = 0;
+  std::uint64_t bytes_in = 0;
+};
+
+/// Collects what the report says from the records.
+class Tally {
+ public:
+  void add(const RecordHead& head, const AnyRecord& record) {
+    threads_.insert(head.thread);
+    last_tick_ = std::max(last_tick_, head.tick);
+    std::visit([&](const auto& typed) { take(head, typed); }, record);
+  }
+
+  [[nodiscard]] std::string operations(const TraceReader& reader) const {
+    const std::uint64_t all = totals.launches + totals.allocations + totals.frees + totals.copies;
+    char took[kUnitTextBytes];
+    format_duration(took, sizeof took, reader.time_of(last_tick_));
+    return counted(all, "operation", "operations") + " in " + took + ", " +
+           counted(threads_.size(), "thread", "threads") + ": " +
+           counted(totals.launches, "launch", "launches") + " of " + counted(kernels_, "kernel", "kernels") +
+           ", " + counted(totals.allocations, "allocation", "allocations") + ", " +
+           counted(totals.frees, "free", "frees") + ", " + counted(totals.copies, "copy", "copies");
+  }
+
+  /// The places that moved most bytes, with a line each.
+  [[nodiscard]] std::vector<std::string> top_blocks(std::size_t most) const {
+    std::vector<std::pair<Place, Moves>> sorted;
+    for (const auto& [place, moves] : moves_) {
+      if (moves.bytes > 0) sorted.emplace_back(place, moves);
+    }
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
+    sorted.resize(std::min(sorted.size(), most));
+    std::vector<std::string> lines;
+    for (const auto& [place, moves] : sorted) {
+      lines.push_back(bytes_text(moves.bytes) + ": " + counted(moves.blocks, "block", "blocks") + " of " +
+                      bytes_text(place.bytes) + ", " + std::to_string(moves.out) + " times out, " +
+                      std::to_string(moves.in) + " times in" + stack_text(place.stack));
+    }
+    return lines;
+  }
+
+  Totals totals;
+
+ private:
+  void take(const RecordHead&, const ThreadRecord&) {}
+  void take(const RecordHead&, const DeviceRecord&) {}
+  void take(const RecordHead&, const KernelRecord&) { ++kernels_; }
+  void take(const RecordHead&, const ModuleRecord& record) { modules_[record.module] = record.path; }
+  void take(const RecordHead&, const StackRecord& record) {
+    stacks_[record.stack].assign(record.frames.begin(), record.frames.end());
+  }
+  void take(const RecordHead& head, const AllocationRecord& record) {
+    ++totals.allocations;
+    if ((record.flags & AllocationRecord::kShared) != 0) return;  // shared blocks do not move
+    const Place place{record.bytes, record.stack, record.stack == 0 ? head.sequence + 1 : 0};
+    live_[record.block] = place;
+    ++moves_[place].blocks;
+  }
+  void take(const RecordHead&, const FreeRecord&) { ++totals.frees; }
+  void take(const RecordHead&, const LaunchRecord&) { ++totals.launches; }
+  void take(const RecordHead&, const CopyRecord&) { ++totals.copies; }
+  void take(const RecordHead&, const MoveRecord& record) {
+    const auto live = live_.find(record.block);
+    Moves& moves = moves_[live == live_.end() ? Place{record.bytes, 0, 0} : live->second];
+    if (record.kind != MoveKind::kOut && record.kind != MoveKind::kIn) return;
+    const bool is_out = record.kind == MoveKind::kOut;
+    ++(is_out ? moves.out : moves.in);
+    moves.bytes += record.bytes;
+    ++(is_out ? totals.moves.out : totals.moves.in);
+    (is_out ? totals.bytes_out : totals.bytes_in) += record.bytes;
+  }
+  void take(const RecordHead&, const IterationRecord&) {}
+
+  /// "; allocated at train+0x1449 < train+0x14e2 < ...": from the first frame on that is not CUDA's or ours.
+  [[nodiscard]] std::string stack_text(std::uint32_t stack) const {
+    const auto found = stacks_.find(stack);
+    if (found == stacks_.end()) return "";
+    std::span<const Frame> frames = found->second;
+    while (frames.size() > 1 && is_plumbing(module_name(frames[0]))) frames = frames.subspan(1);
+    std::string text;
+    for (const Frame& frame : frames.first(std::min(frames.size(), kShownFrames))) {
+      char offset[24];
+      std::snprintf(offset, sizeof offset, "0x%llx", static_cast<unsigned long long>(frame.offset));
+      const std::string module = module_name(frame);
+      text += (text.empty() ? "; allocated at " : " < ") + module + (module.empty() ? "" : "+") + offset;
+    }
+    return text + (frames.size() > kShownFrames ? " < ..." : "");
+  }
+  [[nodiscard]] std::string module_name(const Frame& frame) const {
+    const auto module = modules_.find(frame.module);
+    return module == modules_.end() ? "" : fs::path(module->second).filename().string();
+  }
+  static bool is_plumbing(const std::string& module) {
+    return module.starts_with("libcudart") || module.starts_with("libcuda.") ||
+           module.starts_with("libtidepool");
+  }
+
+  std::set<std::uint32_t> threads_;
+  std::uint64_t last_tick_ = 0;
+  std::uint64_t kernels_ = 0;
+  std::map<Place, Moves> moves_;
+  std::unordered_map<std::uint32_t, Place> live_;
+  std::unordered_map<std::uint32_t, std::string> modules_;
+  std::unordered_map<std::uint32_t, std::vector<Frame>> stacks_;
+};
+
+/// What the trace does not hold, and why.
+std::vector<std::string> missing(const TraceReader& reader) {
+  std::vector<std::string> lines;
+  const TraceInfo& info = reader.info();
+  const TraceDamage& damage = reader.damage();
+  const std::string left_out =
+      info.dropped == 0 ? "" : "; " + counted(info.dropped, "record was", "records were") + " left out";
+  if (info.end == TraceEnd::kFull) {
+    lines.push_back("ends early: it reached its largest size, " + bytes_text(info.max_bytes) + left_out +
+                    ". Raise --trace-max for more");
+  } else if (info.end == TraceEnd::kNoSpace) {
+    lines.push_back("ends early: the file could not grow (" + std::string(std::strerror(info.end_errno)) +
+                    ")" + left_out);
+  } else if (info.end == TraceEnd::kRunning) {
+    lines.push_back("has no end: the process was killed, or still runs" + left_out);
+  } else if (!left_out.empty()) {
+    lines.push_back("is not whole" + left_out);
+  }
+  if (damage.missing_bytes > 0)
+    lines.push_back("is cut off: " + bytes_text(damage.missing_bytes) + " are missing");
+  if (damage.damaged_chunks > 0) {
+    lines.push_back("is damaged in " + counted(damage.damaged_chunks, "place", "places") +
+                    "; what follows there is lost");
+  }
+  if (damage.unknown_records > 0) {
+    lines.push_back("has " + counted(damage.unknown_records, "record", "records") +
+                    " of kinds that this version does not know");
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::vector<std::string> list_traces(const std::string& run_folder) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(run_folder, error)) {
+    if (entry.path().extension() == ".tptrace") found.push_back(entry.path().string());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+TraceReport read_trace_report(const std::string& path, std::size_t most_blocks) {
+  TraceReport report;
+  report.path = path;
+  const auto say = [&](const char* title, std::string text) {
+    report.lines.push_back({title, std::move(text)});
+  };
+  const TraceFile file(path);
+  if (file.error() != 0) {
+    say("trace", path + " cannot be read: " + std::strerror(file.error()));
+    return report;
+  }
+  Result<TraceReader, std::string> opened = TraceReader::open(file);
+  if (!opened.ok()) {
+    say("trace", path + " " + opened.error());
+    return report;
+  }
+  TraceReader& reader = *opened;
+  Tally tally;
+  IterationFinder finder;
+  RecordHead head;
+  AnyRecord record;
+  while (reader.next(head, record)) {
+    tally.add(head, record);
+    finder.add(record);
+  }
+  report.pid = reader.info().pid;
+  report.iterations = finder.verdict();
+  say("trace", tally.operations(reader));
+  for (std::string& line : missing(reader)) say("", std::move(line));
+  say("steps", describe(report.iterations));
+  if (std::vector<std::string> blocks = tally.top_blocks(most_blocks); !blocks.empty()) {
+    say("blocks", "that moved most bytes:");
+    for (std::string& line : blocks) say("", std::move(line));
+  }
+  return report;
+}
+
+}  // namespace tidepool::tools
