@@ -9,6 +9,7 @@
 #include "shim/entry.h"
 #include "shim/graph_scan.h"
 #include "shim/managed.h"
+#include "shim/outside_handles.h"
 #include "shim/outside_memory.h"
 #include "shim/stream_context.h"
 
@@ -60,6 +61,13 @@ constexpr auto kTexture = [](const auto& call, CUtexObject* out, const CUDA_RESO
   return call(out, resource, texture, view);
 };
 
+// A handle of a program's own mapping is one more that holds its memory.
+constexpr auto kRetain = [](const auto& call, CUmemGenericAllocationHandle* out, void* at) noexcept {
+  const CUresult result = kKeepArgument<1>(call, out, at);
+  if (result == CUDA_SUCCESS) retain_mapping(reinterpret_cast<CUdeviceptr>(at), *out);
+  return result;
+};
+
 constexpr auto kStreamDestroy = [](const auto& call, CUstream stream) noexcept {
   forget_streams();
   if (runtime::Runtime* runtime = stream != nullptr ? managed() : nullptr) {
@@ -90,7 +98,7 @@ TP_HANDLE_PTSZ(cuStreamWriteValue64, kKeepArgument<1>)
 TP_HANDLE_PTSZ(cuStreamBatchMemOp, kBatchMemOp)
 TP_HANDLE(cuPointerSetAttribute, kKeepArgument<2>)
 TP_HANDLE(cuIpcGetMemHandle, kKeepArgument<1>)
-TP_HANDLE(cuMemRetainAllocationHandle, kKeepArgument<1>)
+TP_HANDLE(cuMemRetainAllocationHandle, kRetain)
 TP_HANDLE(cuMemGetHandleForAddressRange, kKeepArgument<1>)
 TP_HANDLE(cuTensorMapEncodeTiled, kKeepArgument<3>)
 TP_HANDLE(cuTensorMapEncodeIm2col, kKeepArgument<3>)

@@ -44,6 +44,16 @@ class Outside {
     }
   }
 
+  void count(CUdevice device, Bytes size, const char* library, bool more) noexcept {
+    const bool is_librarys = library[0] != '\0';
+    OutsideBytes& amounts = amounts_[place_of(device)];
+    Bytes& amount = is_librarys ? amounts.libraries : amounts.program;
+    amount = more ? amount + size : amount - size;
+    if (!is_librarys) return;
+    StatsPage& page = StatsPage::instance();
+    more ? page.add(Metric::library_bytes, size.count()) : page.sub(Metric::library_bytes, size.count());
+  }
+
   /// In a forked child: what was held is the parent's.
   void start_again() noexcept {
     ::new (&known_) std::unordered_map<CUdeviceptr, OutsideMemory>;  // the old one is left as it is
@@ -59,14 +69,7 @@ class Outside {
   }
 
   void change(const OutsideMemory& memory, bool more) noexcept {
-    const bool is_librarys = memory.library[0] != '\0';
-    OutsideBytes& amounts = amounts_[place_of(memory.device)];
-    Bytes& amount = is_librarys ? amounts.libraries : amounts.program;
-    amount = more ? amount + memory.size : amount - memory.size;
-    if (!is_librarys) return;
-    StatsPage& page = StatsPage::instance();
-    more ? page.add(Metric::library_bytes, memory.size.count())
-         : page.sub(Metric::library_bytes, memory.size.count());
+    count(memory.device, memory.size, memory.library, more);
   }
 
   std::unordered_map<CUdeviceptr, OutsideMemory> known_;
@@ -95,6 +98,11 @@ OutsideMemory remove_outside(CUdeviceptr at) noexcept {
 void forget_outside_of(CUcontext context) noexcept {
   const std::lock_guard guard(outside().lock);
   outside().forget(context);
+}
+
+void count_outside(CUdevice device, Bytes size, const char* library, bool more) noexcept {
+  const std::lock_guard guard(outside().lock);
+  outside().count(device, size, library, more);
 }
 
 OutsideBytes outside_bytes(CUdevice device) noexcept {

@@ -35,6 +35,9 @@ OutsideMemory remove_outside(CUdeviceptr at) noexcept;
 /// The context is gone, and its memory with it.
 void forget_outside_of(CUcontext context) noexcept;
 
+/// Counts memory that is known elsewhere (outside_handles.h), or no longer counts it.
+void count_outside(CUdevice device, Bytes size, const char* library, bool more) noexcept;
+
 /// What is held now.
 OutsideBytes outside_bytes(CUdevice device) noexcept;
 

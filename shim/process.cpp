@@ -11,6 +11,7 @@
 #include "allocator/support/message.h"
 #include "allocator/support/stats_page.h"
 #include "shim/managed.h"
+#include "shim/outside_handles.h"
 #include "shim/outside_memory.h"
 #include "shim/real_driver.h"
 #include "shim/runtime_door.h"
@@ -33,6 +34,7 @@ pthread_once_t g_decision = PTHREAD_ONCE_INIT;
 
 void before_fork() noexcept {
   lock_for_fork();
+  lock_handles_for_fork();
   lock_outside_for_fork();
   lock_unknown_for_fork();
 }
@@ -40,6 +42,7 @@ void before_fork() noexcept {
 void after_fork_in_parent() noexcept {
   unlock_unknown_after_fork();
   unlock_outside_after_fork(false);
+  unlock_handles_after_fork(false);
   unlock_after_fork();
 }
 
@@ -49,6 +52,7 @@ void after_fork_in_parent() noexcept {
 void after_fork_in_child() noexcept {
   unlock_unknown_after_fork();
   unlock_outside_after_fork(true);
+  unlock_handles_after_fork(true);
   unlock_after_fork();
   StatsPage::instance().reset_after_fork();
   runtime::EpochRegistry::instance().reset_after_fork();

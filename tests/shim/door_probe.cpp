@@ -24,7 +24,7 @@ void dlsym_door() {
     EXPECT(is_hook(dlsym(driver(), name)));
     EXPECT(is_hook(dlvsym(driver(), name, "nonsense")) == false);
   }
-  for (const char* name : {"cuInit", "cuCtxGetCurrent", "cuMemCreate"})
+  for (const char* name : {"cuInit", "cuCtxGetCurrent", "cuMemAddressReserve"})
     EXPECT(is_drivers(dlsym(driver(), name)));
   // Names that only look like the driver's, and names that nobody has, answer as the C library does.
   for (const char* name : {"cuNoSuchEntry", "cudaMalloc", "cu", "cuMemAlloc_v2x", ""}) {
@@ -62,7 +62,7 @@ void lookup_door() {
   EXPECT(found == dlsym(driver(), "cuLaunchKernel_ptsz"));
   EXPECT(ask("cuGetProcAddress", 12000, 0) == CUDA_SUCCESS);
   EXPECT(found == reinterpret_cast<void*>(lookup));
-  EXPECT(ask("cuMemCreate", 12000, 0) == CUDA_SUCCESS);
+  EXPECT(ask("cuMemAddressReserve", 12000, 0) == CUDA_SUCCESS);
   EXPECT(is_drivers(found));
   // What the driver says of names it lacks reaches the program unchanged.
   (void)ask("cuNoSuchEntry", 12000, 0);

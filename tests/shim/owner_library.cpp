@@ -28,4 +28,10 @@ __attribute__((visibility("default"))) CUresult tp_test_driver_alloc_pitch(CUdev
                                                                            std::size_t height) {
   return find<decltype(cuMemAllocPitch_v2)>("cuMemAllocPitch_v2")(out, pitch, width, height, 4);
 }
+
+__attribute__((visibility("default"))) CUresult tp_test_driver_create(CUmemGenericAllocationHandle* out,
+                                                                      std::size_t size,
+                                                                      const CUmemAllocationProp* properties) {
+  return find<decltype(cuMemCreate)>("cuMemCreate")(out, size, properties, 0);
+}
 }

@@ -112,6 +112,55 @@ void contexts() {
   EXPECT(own_page_value("library_bytes") == 0);
 }
 
+// NCCL's way: memory by handles, mapped, and held by whatever is left of handles and mappings.
+void handles() {
+  using Create = CUresult(CUmemGenericAllocationHandle*, std::size_t, const CUmemAllocationProp*);
+  start();
+  Library library("libnccl.so.2");
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  const auto held = [] { return own_page_value("library_bytes"); };
+  CUmemGenericAllocationHandle handle = 0;
+  const auto create = [&] {
+    EXPECT(library.find<Create>("tp_test_driver_create")(&handle, 2 * kMiB, &properties) == CUDA_SUCCESS);
+  };
+  CUdeviceptr at = 0;
+  EXPECT(DRIVER(cuMemAddressReserve)(&at, 8 * kMiB, 0, 0, 0) == CUDA_SUCCESS);
+  const auto release = DRIVER(cuMemRelease);
+  const auto map = DRIVER(cuMemMap);
+  const auto unmap = DRIVER(cuMemUnmap);
+
+  create();
+  EXPECT(held() == 2 * kMiB);
+  EXPECT(release(handle) == CUDA_SUCCESS && held() == 0);
+  EXPECT(release(handle) != CUDA_SUCCESS && held() == 0);
+
+  // Released while it is mapped, at two places.
+  create();
+  EXPECT(map(at, 2 * kMiB, 0, handle, 0) == CUDA_SUCCESS &&
+         map(at + 4 * kMiB, 2 * kMiB, 0, handle, 0) == CUDA_SUCCESS);
+  EXPECT(release(handle) == CUDA_SUCCESS && held() == 2 * kMiB);
+  EXPECT(unmap(at + 2 * kMiB, 2 * kMiB) != CUDA_SUCCESS && held() == 2 * kMiB);
+  EXPECT(unmap(at, 2 * kMiB) == CUDA_SUCCESS && held() == 2 * kMiB);
+  // A handle that is taken back from the mapping holds it as well.
+  CUmemGenericAllocationHandle again = 0;
+  EXPECT(DRIVER(cuMemRetainAllocationHandle)(&again, reinterpret_cast<void*>(at + 4 * kMiB + 100)) ==
+         CUDA_SUCCESS);
+  EXPECT(unmap(at + 4 * kMiB, 2 * kMiB) == CUDA_SUCCESS && held() == 2 * kMiB);
+  EXPECT(release(again) == CUDA_SUCCESS && held() == 0);
+
+  // The program's own is not the library's, and memory of the host is not the device's.
+  EXPECT(DRIVER(cuMemCreate)(&handle, 2 * kMiB, &properties, 0) == CUDA_SUCCESS && held() == 0);
+  EXPECT(release(handle) == CUDA_SUCCESS && held() == 0);
+  EXPECT(DRIVER(cuMemCreate)(nullptr, 2 * kMiB, &properties, 0) == CUDA_ERROR_INVALID_VALUE);
+  EXPECT(DRIVER(cuMemCreate)(&handle, 2 * kMiB, nullptr, 0) == CUDA_ERROR_INVALID_VALUE);
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {99}};
+  EXPECT(library.find<Create>("tp_test_driver_create")(&handle, 2 * kMiB, &properties) != CUDA_SUCCESS &&
+         held() == 0);
+  EXPECT(DRIVER(cuMemAddressFree)(at, 8 * kMiB) == CUDA_SUCCESS);
+}
+
 // A child has none of its parent's, and a parent keeps its own.
 void forked() {
   start();
@@ -143,6 +192,8 @@ int main(int argc, char** argv) {
     unloaded();
   else if (which == "contexts")
     contexts();
+  else if (which == "handles")
+    handles();
   else if (which == "forked")
     forked();
   else

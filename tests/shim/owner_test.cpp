@@ -31,6 +31,12 @@ TEST_CASE("owner: what a CUDA library allocates is the driver's, and is counted 
   expect_passes(probe("by_name"));
 }
 
+// HAMi-core#169, #172, #187: NCCL creates memory by handle, some of it for devices or places that are not
+// there.
+TEST_CASE("owner: memory by handle is counted while a handle or a mapping holds it") {
+  expect_passes(probe("handles"));
+}
+
 TEST_CASE("owner: a module that comes to the place of an unloaded one is taken for itself") {
   expect_passes(probe("unloaded"));
 }
