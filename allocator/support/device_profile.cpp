@@ -1,21 +1,5 @@
 #include "allocator/support/device_profile.h"
 
-#include <stdexcept>
-
-// toml++ 3.3 asserts what a wrong file can make false: a table's header that begins with '+', for one.
-// Thrown, that is one more thing to refuse. It takes the macro only where assertions are on.
-namespace {
-struct TomlAssertion : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-[[noreturn]] void toml_assertion_failed() {
-  throw TomlAssertion("is no TOML");
-}
-}  // namespace
-#undef NDEBUG
-#define TOML_ASSERT(what) ((what) ? void() : toml_assertion_failed())
-#include <toml++/toml.h>
-
 #include <algorithm>
 #include <charconv>
 #include <exception>
@@ -26,6 +10,7 @@ struct TomlAssertion : std::runtime_error {
 #include <utility>
 
 #include "allocator/support/edit_distance.h"
+#include "allocator/support/guarded_toml.inc"
 
 namespace tidepool {
 namespace {
@@ -170,44 +155,13 @@ Err<ProfileError> refused(std::string_view file, const std::string& what) {
   return Err{ProfileError{std::string(file) + ": " + what}};
 }
 
-bool asserts(std::string_view text) {
-  try {
-    static_cast<void>(toml::parse(text));
-  } catch (const TomlAssertion&) {
-    return true;
-  } catch (const toml::parse_error&) {
-    // For what is cut off in the middle.
-  }
-  return false;
-}
-
-/// The line at which toml++ asserts what is false; its exception knows none. Reading goes from the front, so
-/// the text up to that line, and no less, does it too.
-std::size_t asserting_line(std::string_view text) {
-  std::vector<std::size_t> ends;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\n') ends.push_back(i + 1);
-  }
-  const auto line = std::partition_point(ends.begin(), ends.end(),
-                                         [&](std::size_t end) { return !asserts(text.substr(0, end)); });
-  return 1 + static_cast<std::size_t>(line - ends.begin());
-}
-
 Result<DeviceProfile, ProfileError> parse(std::string_view text, std::string_view file) {
   if (text.size() > kLargestFile) return refused(file, "is no device profile: larger than 64 KiB");
-  // toml++ 3.3 runs into undefined behaviour on some of the others.
-  const auto other = std::find_if(text.begin(), text.end(), [](char c) { return (c & 0x80) != 0; });
-  if (other != text.end()) {
-    const auto line = 1 + std::count(text.begin(), other, '\n');
-    return refused(file, "line " + std::to_string(line) + ": has a character that is not ASCII");
-  }
+  const Result<toml::table, TomlProblem> table = parse_toml(text);
+  if (!table)
+    return refused(file, "line " + std::to_string(table.error().line) + ": " + printable(table.error().what));
   try {
-    return read_profile(toml::parse(text));
-  } catch (const toml::parse_error& wrong) {
-    return refused(
-        file, "line " + std::to_string(wrong.source().begin.line) + ": " + printable(wrong.description()));
-  } catch (const TomlAssertion& wrong) {
-    return refused(file, "line " + std::to_string(asserting_line(text)) + ": " + wrong.what());
+    return read_profile(*table);
   } catch (const Refusal& refusal) {
     return refused(file, refusal.what());
   }

@@ -84,6 +84,12 @@ TEST_CASE("config: a mistake is named with its line, and nothing starts") {
   refused(with("[memory]\ndevice_budget = \"1GiB\"\n"), "run: tidepool.toml:1: there is no option memory");
   refused(with("min-block = \"2MiB\"\nmin_block = \"2MiB\"\n"),
           "run: tidepool.toml:2: min_block is there twice ('-' and '_' are the same)");
+  // What toml++ asserts, and does not take well.
+  refused(with("# one\n[+x]\n"), "run: tidepool.toml:2: is no TOML");
+  refused(with("check = 'off'\nrun_dir = '\xc3\xa9'\n"),
+          "run: tidepool.toml:2: has a character that is not ASCII");
+  refused(with(std::string(70'000, '#')), "run: tidepool.toml is larger than 64 KiB");
+  refused(with("check = \"\\u001b[2J\"\n"), "run: tidepool.toml:1: check = ?[2J is none of off, cheap, full");
   const Outcome syntax = with("check = \n");
   CHECK(syntax.code() == 125);
   CHECK(syntax.err.find("tidepool: run: tidepool.toml:1: ") == 0);

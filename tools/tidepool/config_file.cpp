@@ -1,25 +1,33 @@
 #include "tools/tidepool/config_file.h"
 
-#include <toml++/toml.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <sstream>
 #include <system_error>
 
 #include "allocator/support/edit_distance.h"
+#include "allocator/support/guarded_toml.inc"
 
 namespace tidepool::tools {
 namespace {
 
 constexpr std::string_view kUsual = "tidepool.toml";
 
-std::string where(const std::string& path, const toml::source_region& region) {
-  return path + ":" + std::to_string(region.begin.line) + ": ";
+constexpr std::size_t kLargestFile = std::size_t{64} << 10;
+
+/// Text that comes from the file, fit for a line of ours.
+std::string printable(std::string_view text) {
+  std::string out(text.substr(0, 256));
+  std::replace_if(
+      out.begin(), out.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
+  return out;
+}
+
+std::string where(const std::string& path, std::size_t line) {
+  return path + ":" + std::to_string(line) + ": ";
 }
 
 const OptionRow* row_of_key(std::string key) {
@@ -41,20 +49,21 @@ bool value_text(const toml::node& node, std::string* text) {
 /// Takes one key into `config`; what is wrong with it, or nothing.
 std::string take(ConfigFile& config, Options& scratch, const std::string& key, const toml::node& node) {
   const OptionRow* const row = row_of_key(key);
+  const std::string name = printable(key);
   if (row == nullptr) {
     const auto rows = option_rows();
     const OptionRow* const meant = nearest_item(key, rows, [](const OptionRow& r) { return r.name; });
-    return "there is no option " + key +
+    return "there is no option " + name +
            (meant != nullptr ? std::string(" (did you mean ") + meant->name + "?)" : "");
   }
   std::string text;
   if (!value_text(node, &text))
-    return key + " is not valid: its value is neither text, a whole number, true nor false";
-  if (config.value_of(*row) != nullptr) return key + " is there twice ('-' and '_' are the same)";
+    return name + " is not valid: its value is neither text, a whole number, true nor false";
+  if (config.value_of(*row) != nullptr) return name + " is there twice ('-' and '_' are the same)";
   const OptionVerdict verdict = set_option(scratch, *row, text);
   if (!verdict.ok()) {
     char why[1024];
-    describe_refusal(why, sizeof why, *row, (key + " = " + text).c_str(), verdict);
+    describe_refusal(why, sizeof why, *row, (name + " = " + printable(text)).c_str(), verdict);
     return why;
   }
   config.values.emplace_back(row, text);
@@ -70,6 +79,20 @@ const std::string* ConfigFile::value_of(const OptionRow& row) const {
   return nullptr;
 }
 
+ConfigFile parse_config(std::string_view text, const std::string& path) {
+  ConfigFile config;
+  config.path = path;
+  if (text.size() > kLargestFile) return config.error = path + " is larger than 64 KiB", config;
+  const Result<toml::table, TomlProblem> table = parse_toml(text);
+  if (!table) return config.error = where(path, table.error().line) + printable(table.error().what), config;
+  const auto scratch = std::make_unique<Options>(default_options());
+  for (const auto& [key, node] : *table) {
+    const std::string wrong = take(config, *scratch, std::string(key.str()), node);
+    if (!wrong.empty()) return config.error = where(path, key.source().begin.line) + wrong, config;
+  }
+  return config;
+}
+
 ConfigFile read_config(std::string_view named) {
   ConfigFile config;
   const std::string path(named.empty() ? kUsual : named);
@@ -80,23 +103,14 @@ ConfigFile read_config(std::string_view named) {
     config.error = "the file " + path + " cannot be read: " + std::strerror(problem);
     return config;
   }
-  config.path = path;
   std::error_code ignored;
-  std::ostringstream text;
-  if (std::filesystem::is_directory(path, ignored) || (text << file.rdbuf(), file.bad())) {
+  std::string text(kLargestFile + 1, '\0');
+  if (std::filesystem::is_directory(path, ignored) ||
+      (file.read(text.data(), static_cast<std::streamsize>(text.size())), file.bad())) {
     return config.error = "the file " + path + " cannot be read", config;
   }
-  const auto scratch = std::make_unique<Options>(default_options());
-  try {
-    const toml::table table = toml::parse(text.str());
-    for (const auto& [key, node] : table) {
-      const std::string wrong = take(config, *scratch, std::string(key.str()), node);
-      if (!wrong.empty()) return config.error = where(path, key.source()) + wrong, config;
-    }
-  } catch (const toml::parse_error& error) {
-    config.error = where(path, error.source()) + std::string(error.description());
-  }
-  return config;
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return parse_config(text, path);
 }
 
 }  // namespace tidepool::tools

@@ -20,6 +20,9 @@ struct ConfigFile {
   [[nodiscard]] const std::string* value_of(const OptionRow& row) const;
 };
 
+/// Reads a text; `path` names it in errors.
+ConfigFile parse_config(std::string_view text, const std::string& path);
+
 /// Reads `named`, or ./tidepool.toml where that is empty; then it need not exist.
 ConfigFile read_config(std::string_view named);
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <istream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +15,9 @@ struct ElfFacts {
   std::vector<std::string> needed;  ///< the libraries it names; of 64-bit files
   bool has_device_code = false;     ///< it has a section of CUDA's fat binaries; of 64-bit files
 };
+
+/// Reads a program's or library's headers from a seekable stream, whatever its bytes are.
+std::optional<ElfFacts> read_elf(std::istream& file);
 
 /// Reads a file's headers; empty if it is no ELF file of this machine's byte order. What is damaged in it is
 /// left out.

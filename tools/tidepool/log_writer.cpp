@@ -115,22 +115,23 @@ std::uint64_t LogWriter::drain_all(bool is_last) {
   find_rings();
   std::uint64_t most = 0;
   std::size_t open = 0;
-  for (const auto& [ring, log] : logs_) {
+  for (const auto& entry : logs_) {
+    Log& log = *entry.second;
     std::uint64_t seen = 0;
-    log->reader.read(
+    log.reader.read(
         [&](const EventSeen& event) {
           ++seen;
-          write(*log, event_json(event));
+          write(log, event_json(event));
         },
         is_last);
-    const std::uint64_t lost = log->reader.lost() - log->lost_told;
+    const std::uint64_t lost = log.reader.lost() - log.lost_told;
     if (lost > 0) {
-      write(*log,
+      write(log,
             "{\"lvl\":\"W\",\"sub\":\"log\",\"ev\":\"events_lost\",\"count\":" + std::to_string(lost) + "}");
-      log->lost_told += lost;
+      log.lost_told += lost;
     }
-    if (log->logger) log->logger->flush();
-    if (log->logger && ++open > kMostOpen) log->logger.reset();
+    if (log.logger) log.logger->flush();
+    if (log.logger && ++open > kMostOpen) log.logger.reset();
     most = std::max(most, seen + lost);
   }
   return most;
