@@ -1,11 +1,24 @@
-// The program's and the libraries' own physical memory: passed on, and counted.
+// Memory that is passed on: managed memory, and the program's and the libraries' own physical memory, which
+// is counted.
 
+#include <atomic>
+
+#include "allocator/support/message.h"
 #include "shim/entry.h"
 #include "shim/outside_handles.h"
 #include "shim/ownership.h"
 
 namespace tidepool::shim {
 namespace {
+
+// Wherever the driver has it just then: it may be more than the device holds, so it is not counted.
+constexpr auto kManagedMemory = [](const auto& call, CUdeviceptr* out, std::size_t size,
+                                   unsigned flags) noexcept {
+  const CUresult result = call(out, size, flags);
+  static std::atomic<bool> said{false};
+  if (result == CUDA_SUCCESS && !said.exchange(true)) report<Msg::TP1015>(call.kName);
+  return result;
+};
 
 constexpr auto kCreate = [](const auto& call, CUmemGenericAllocationHandle* out, std::size_t size,
                             const CUmemAllocationProp* properties, unsigned long long flags) noexcept {
@@ -41,6 +54,7 @@ constexpr auto kUnmap = [](const auto& call, CUdeviceptr at, std::size_t size) n
 
 }  // namespace
 
+TP_HANDLE(cuMemAllocManaged, kManagedMemory)
 TP_HANDLE(cuMemCreate, kCreate)
 TP_HANDLE(cuMemRelease, kRelease)
 TP_HANDLE(cuMemMap, kMap)

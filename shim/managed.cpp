@@ -26,6 +26,14 @@ constinit std::mutex g_lock;
 bool g_gave_up = false;       // g_lock
 bool g_said_foreign = false;  // g_lock
 
+/// HAMi#759: what MPS does to those who share a device is met by users as errors of the shim.
+void warn_of_mps(CUdevice ordinal) noexcept {
+  int is_shared = 0;
+  const auto ask = active_driver().cuDeviceGetAttribute;
+  if (ask == nullptr || ask(&is_shared, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, ordinal) != CUDA_SUCCESS) return;
+  if (is_shared != 0) report<Msg::TP1016>(ordinal);
+}
+
 Managed* start(const runtime::DriverTable& driver, CUdevice ordinal) noexcept {
   const auto device = runtime::DriverDevice::create(driver, ordinal);
   if (!device.ok()) {
@@ -39,6 +47,7 @@ Managed* start(const runtime::DriverTable& driver, CUdevice ordinal) noexcept {
   }
   if (runtime::captures_under_way.load() > 0) (*runtime)->capture_begins();
   start_recording(**runtime, ordinal);
+  warn_of_mps(ordinal);
   return new (std::nothrow) Managed{*runtime, *device};
 }
 

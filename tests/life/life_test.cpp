@@ -89,6 +89,17 @@ TEST_CASE("life: the library has no thread, no signal handler and no name of its
   expect_passes(on_recorder({"guest", "recorded"}));
 }
 
+// HAMi#759, k8s-device-plugin#1118: programs under MPS share one fate, and blame the shim.
+TEST_CASE("life: a device that is shared by MPS is named once", "[plain]") {
+  const Outcome got = on_recorder({"guest", "recorded"}, "mps=1");
+  CHECK(got.code() == 0);
+  const auto first = got.err.find("TP1016 device 0 is shared by MPS");
+  INFO(got.err);
+  CHECK(first != std::string::npos);
+  CHECK(got.err.find("TP1016", first + 1) == std::string::npos);
+  CHECK(on_recorder({"guest", "recorded"}).err.empty());
+}
+
 // HAMi#1662: a lock of all processes, and a minute until hundreds have started.
 TEST_CASE("life: a hundred processes start at once", "[plain]") {
   const Outcome got = on_recorder({"crowd"});

@@ -168,6 +168,16 @@ void odd_calls() {
   EXPECT(DRIVER(cuCtxSynchronize)() == CUDA_SUCCESS);
   EXPECT(DRIVER(cuMemFree_v2)(block) != CUDA_SUCCESS);
   EXPECT(info(&free, &total) == CUDA_SUCCESS && free == total);
+  // Managed memory is the driver's, which moves it as it likes.
+  for (int i = 0; i < 2; ++i) {
+    CUdeviceptr moves = 0;
+    int is_managed = 0;
+    EXPECT(DRIVER(cuMemAllocManaged)(&moves, 64 * kMiB, CU_MEM_ATTACH_GLOBAL) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuPointerGetAttribute)(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, moves) ==
+           CUDA_SUCCESS);
+    EXPECT(is_managed == 1 && info(&free, &total) == CUDA_SUCCESS && free == total);
+    EXPECT(DRIVER(cuMemFree_v2)(moves) == CUDA_SUCCESS);
+  }
   EXPECT(DRIVER(cuMemAlloc_v2)(&block, 4 * kMiB) == CUDA_SUCCESS);
   std::thread([&] {
     CUdeviceptr none = 0;

@@ -124,7 +124,11 @@ TEST_CASE("shim: allocation, free and questions answer as the driver does, where
 // (cuMemFreeAsync of memory that is none of a pool).
 TEST_CASE(
     "shim: null arguments, threads without a context and frees of the other kind answer as the driver does") {
-  expect_passes(probe("odd_calls", {"--check", "full"}));
+  const Outcome got = probe("odd_calls", {"--check", "full"});
+  expect_passes(got);
+  const auto first = got.err.find("TP1015 the program uses managed memory (cuMemAllocManaged)");
+  CHECK(first != std::string::npos);
+  CHECK(got.err.find("TP1015", first + 1) == std::string::npos);
 }
 
 TEST_CASE("shim: memory of a context of the program's own is passed through, with one message") {

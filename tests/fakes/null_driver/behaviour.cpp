@@ -75,8 +75,8 @@ NULL_EXPORT(cuDeviceGet)(CUdevice* device, int) {
   *device = 0;
   return CUDA_SUCCESS;
 }
-NULL_EXPORT(cuDeviceGetAttribute)(int* value, CUdevice_attribute, CUdevice) {
-  *value = 1;
+NULL_EXPORT(cuDeviceGetAttribute)(int* value, CUdevice_attribute attribute, CUdevice) {
+  *value = attribute == CU_DEVICE_ATTRIBUTE_MPS_ENABLED ? 0 : 1;
   return CUDA_SUCCESS;
 }
 NULL_EXPORT(cuDeviceTotalMem_v2)(std::size_t* bytes, CUdevice) {

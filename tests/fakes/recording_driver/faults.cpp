@@ -35,6 +35,8 @@ bool read_word(std::string_view word, Faults& out) {
     return read_name_and_number(value, out.no_params, out.no_params_error);
   } else if (key == "slow") {
     return read_name_and_number(value, out.slow, out.slow_ms);
+  } else if (key == "mps") {
+    return read_number(value, out.mps);
   } else if (key == "illegal_sync") {
     return read_number(value, out.illegal_sync);
   } else if (key == "illegal_kernel") {

@@ -16,6 +16,8 @@ namespace tidepool::fakes {
 ///   slow=NAME:N                each call of this entry sleeps for N ms first, where its thread can be
 ///   cancelled illegal_kernel=KERNEL      so does the first one after a launch of this kernel
 ///
+///   mps=1                      the device is shared by MPS
+///
 /// After an illegal address every call answers with that error, but those that only tell names or versions.
 struct Faults {
   std::string newer;
@@ -25,6 +27,7 @@ struct Faults {
   int no_params_error = 0;
   std::string slow;
   int slow_ms = 0;
+  unsigned long mps = 0;
   unsigned long illegal_sync = 0;
   std::string illegal_kernel;
 };

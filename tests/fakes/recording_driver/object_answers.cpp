@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "tests/fakes/recording_driver/answers.h"
+#include "tests/fakes/recording_driver/faults.h"
 
 extern "C" CUresult NULL_SYMBOL(cuMemAlloc_v2)(CUdeviceptr* out, std::size_t size);
 extern "C" CUresult NULL_SYMBOL(cuCtxGetCurrent)(CUcontext* out);
@@ -36,6 +37,10 @@ CUresult give_context(CUcontext* out) {
 CUresult give_stream(CUstream* out) {
   return NULL_SYMBOL(cuStreamCreate)(out, 0);
 }
+CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice) {
+  *value = attribute == CU_DEVICE_ATTRIBUTE_MPS_ENABLED ? static_cast<int>(faults().mps) : 1;
+  return CUDA_SUCCESS;
+}
 CUresult device_get_name(char* out, int size) {
   std::snprintf(out, static_cast<std::size_t>(size), "recording driver");
   return CUDA_SUCCESS;
@@ -50,6 +55,7 @@ NullEntry entry(const char* name, Function* function) {
 
 std::span<const NullEntry> object_answers() {
   static const NullEntry answers[] = {
+      entry("cuDeviceGetAttribute", &device_get_attribute),
       entry("cuMemAllocAsync", &allocate),
       entry("cuMemAllocAsync_ptsz", &allocate),
       entry("cuMemAllocFromPoolAsync", &allocate),
