@@ -31,7 +31,9 @@ void Generator::act() {
   }
   if (what < 88) {
     if (!has(Feature::k_hostsync)) return;
-    emit(operation(Kind::kSynchronize, chance(50) ? kNone : stream(device_)));
+    // While one thread captures, no other may wait for the whole device.
+    const bool whole = chance(50) && !(has(Feature::k_graph) && options_.threads > 1);
+    emit(operation(Kind::kSynchronize, whole ? kNone : stream(device_)));
     return;
   }
   if (what < 90) {
