@@ -34,10 +34,31 @@ void warn_of_mps(CUdevice ordinal) noexcept {
   if (is_shared != 0) report<Msg::TP1016>(ordinal);
 }
 
+/// cudnn-frontend#287: there are set-ups in which memory cannot be created by handle, ever; everything else
+/// passes. The driver's error, or success. Any other error may be gone when memory is needed.
+CUresult is_refused_memory(runtime::Device& device) noexcept {
+  auto result = CUDA_SUCCESS;
+  for (int tries = 0; tries < 3; ++tries) {
+    const auto handle = device.create(device.granularity());
+    if (handle.ok()) {
+      // Left behind it would take from the budget, unseen.
+      for (int ends = 0; ends < 3 && !device.destroy(*handle).ok(); ++ends) {
+      }
+      return CUDA_SUCCESS;
+    }
+    result = static_cast<CUresult>(handle.error().code());
+  }
+  return result == CUDA_ERROR_NOT_PERMITTED || result == CUDA_ERROR_NOT_SUPPORTED ? result : CUDA_SUCCESS;
+}
+
 Managed* start(const runtime::DriverTable& driver, CUdevice ordinal) noexcept {
   const auto device = runtime::DriverDevice::create(driver, ordinal);
   if (!device.ok()) {
     report<Msg::TP1011>(ordinal, device.error().code());
+    return nullptr;
+  }
+  if (const CUresult refused = is_refused_memory(**device); refused != CUDA_SUCCESS) {
+    report<Msg::TP1011>(ordinal, static_cast<int>(refused));
     return nullptr;
   }
   const auto runtime = runtime::Runtime::create(**device, options(), host_memory());

@@ -122,8 +122,7 @@ TEST_CASE("shim: allocation, free and questions answer as the driver does, where
 
 // HAMi-core#333 (null for cuMemGetInfo), HAMi-core#172 (threads without a context), vgpu-manager PR#65
 // (cuMemFreeAsync of memory that is none of a pool).
-TEST_CASE(
-    "shim: null arguments, threads without a context and frees of the other kind answer as the driver does") {
+TEST_CASE("shim: odd calls answer as the driver does") {
   const Outcome got = probe("odd_calls", {"--check", "full"});
   expect_passes(got);
   const auto first = got.err.find("TP1015 the program uses managed memory (cuMemAllocManaged)");
@@ -160,6 +159,24 @@ TEST_CASE("shim: contexts that another thread destroys, and errors in them, are 
 
 TEST_CASE("shim: nothing is left of the streams of a destroyed context") {
   expect_passes(probe("context_destroy", {"--check", "full"}));
+}
+
+// cudnn-frontend#287: cuMemCreate that is not permitted.
+TEST_CASE("shim: where memory cannot be created by handle the program runs as without Tidepool") {
+  ScratchFolder folder;
+  const std::string plan = folder / "faults";
+  for (const char* code : {"800", "801"}) {
+    write_file(plan, std::string("cuMemCreate every=1 return=") + code + "\n");
+    const Outcome got = run({{kSimgpu, "--memory", "1GiB", "--faults", plan, "--", kTidepool, "run",
+                              "--device-budget", "32MiB", "--", kElfProbe, "1073741824"},
+                             "",
+                             {},
+                             false,
+                             false});
+    expect_passes(got);
+    CHECK(got.err.find(std::string("TP1011 device 0 cannot be managed: the driver answered ") + code) !=
+          std::string::npos);
+  }
 }
 
 TEST_CASE("shim: a device reset gives back everything of before") {
