@@ -11,6 +11,7 @@ import check_format
 import check_includes
 import check_links
 import check_names
+import check_peer_bugs
 import check_scripts
 import check_targets
 import check_text
@@ -35,6 +36,27 @@ class Tree(unittest.TestCase):
     def assert_refused(self, found, *fragments):
         for fragment in fragments:
             self.assertTrue(any(fragment in line for line in found), f"{fragment!r} not in {found}")
+
+
+class PeerBugs(Tree):
+    def page(self, here):
+        rows = "".join(f"| {number} | a#1 | what | {here} |\n" for number in range(1, check_peer_bugs.ROWS + 1))
+        self.put(check_peer_bugs.PAGE, rows)
+        self.put("tests/x/x_test.cpp", 'TEST_CASE("area: a promise is kept") {}\n')
+        self.put("tests/x/CMakeLists.txt", "tp_add_abi_test(looks_right x.py)\ntp_add_command_test(process.x_${name} LABELS)\n")
+        return check_peer_bugs.violations(self.root)
+
+    def test_accepts_tests_that_exist_and_reasons(self):
+        for here in ("`area: a promise is kept`", "`abi.looks_right`", "`process.x_one`", "not here: no device", "`cuInit` stays"):
+            self.assertEqual(self.page(here), [], here)
+
+    def test_refuses_what_is_not_there(self):
+        self.assert_refused(self.page("`area: another promise`"), "row 7 names a test that is not there: area: another")
+        self.assert_refused(self.page("`abi.looks_wrong`"), "row 1 names")
+        self.assert_refused(self.page("mutants `a` and `b`"), "a mutant that is not there: a")
+        self.assert_refused(self.page("maybe"), "row 71 says neither")
+        self.put(check_peer_bugs.PAGE, "| 1 | a | b | `abi.looks_right` |\n")
+        self.assert_refused(check_peer_bugs.violations(self.root), "rows are not 1 to 71")
 
 
 class Includes(Tree):
