@@ -1,7 +1,13 @@
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <thread>
 
 #include "tests/process/child_process.h"
 #include "tests/process/pattern.h"
@@ -173,6 +179,32 @@ TEST_CASE("run folder: what a run that was killed left is removed by a later one
   CHECK(other.finish().code() == 0);
   CHECK(names_in(tmp.path()) ==
         std::vector<std::string>{"target", "tidepool-run-linked", "tidepool-run-theirs"});
+}
+
+TEST_CASE("run folder: a run that starts is not taken for one that was left") {
+  ScratchFolder tmp;
+  // Stands for the sweeps of other runs, at every moment: takes each lock that it can and gives it back.
+  std::atomic<bool> is_over{false};
+  std::atomic<int> in_use{0};
+  std::thread sweeper([&] {
+    while (!is_over) {
+      for (const std::string& name : names_in(tmp.path())) {
+        if (!name.starts_with("tidepool-run-")) continue;
+        const int fd = open((tmp / (name + "/owner")).c_str(), O_RDWR | O_CLOEXEC);
+        if (fd < 0) continue;
+        struct stat file {};
+        const bool taken = flock(fd, LOCK_EX | LOCK_NB) == 0;
+        // A run gives the lock back once its folder is gone.
+        if (taken && fstat(fd, &file) == 0 && file.st_nlink > 0) ++in_use;
+        close(fd);
+      }
+    }
+  });
+  for (int i = 0; i < 20; ++i) CHECK(run(job(tmp, {"true"}, "")).code() == 0);
+  is_over = true;
+  sweeper.join();
+  CHECK(in_use == 0);
+  CHECK(names_in(tmp.path()).empty());
 }
 
 TEST_CASE("run folder: one that was asked for is made, named absolutely and kept") {

@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <system_error>
 
@@ -31,23 +33,34 @@ int try_folder(const std::string& path) {
 }
 
 constexpr char kPrivatePrefix[] = "tidepool-run-";
+/// The name while it is made: nobody may take it for one that was left, before its lock is held.
+constexpr char kNewPrefix[] = "tidepool-new-";
 constexpr char kOwnerFile[] = "owner";
 
-/// A new private folder and the lock that says it is in use: -1, and errno, if there is none. The lock ends
-/// with this process, however that ends; who can take it knows that nobody needs the folder.
-int make_private(std::string& path) {
-  if (mkdtemp(path.data()) == nullptr) return -1;
-  const std::string owner = path + "/" + kOwnerFile;
-  const int fd = open(owner.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  struct stat file;
-  // A sweep of another run may have come between: then its lock was first and the folder is gone.
-  if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &file) == 0 && file.st_nlink > 0) return fd;
+/// A new private folder in `parent` and the lock that says it is in use: -1, and errno, if there is none. The
+/// lock ends with this process, however that ends; who can take it knows that nobody needs the folder.
+int make_private(const std::string& parent, std::string* path) {
+  std::string made = parent + "/" + kNewPrefix + "XXXXXX";
+  if (mkdtemp(made.data()) == nullptr) return -1;
+  const int fd = open((made + "/" + kOwnerFile).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  *path = parent + "/" + kPrivatePrefix + made.substr(made.size() - 6);
+  if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && rename(made.c_str(), path->c_str()) == 0) return fd;
   const int problem = errno;
   if (fd >= 0) close(fd);
   std::error_code ignored;
-  fs::remove_all(path, ignored);
+  fs::remove_all(made, ignored);
   errno = problem;
   return -1;
+}
+
+/// Could this be the folder of a run that ended without removing it?
+bool may_be_left(const fs::path& folder) {
+  constexpr std::time_t kMakingTakes = 60;  // seconds, by far
+  struct stat file;
+  if (lstat(folder.c_str(), &file) != 0 || !S_ISDIR(file.st_mode) || file.st_uid != geteuid()) return false;
+  const std::string name = folder.filename().string();
+  return name.starts_with(kPrivatePrefix) ||
+         (name.starts_with(kNewPrefix) && std::time(nullptr) - file.st_mtime > kMakingTakes);
 }
 
 /// Removes what runs left in `parent` that were ended by SIGKILL. Only this user's folders, and only those
@@ -55,17 +68,12 @@ int make_private(std::string& path) {
 void sweep(const std::string& parent) {
   std::error_code error;
   for (fs::directory_iterator entry(parent, error), end; !error && entry != end; entry.increment(error)) {
-    const fs::path folder = entry->path();
-    struct stat file;
-    if (!folder.filename().string().starts_with(kPrivatePrefix) || lstat(folder.c_str(), &file) != 0 ||
-        !S_ISDIR(file.st_mode) || file.st_uid != geteuid()) {
-      continue;
-    }
-    const int fd = open((folder / kOwnerFile).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) continue;  // of another kind, or just being made
+    if (!entry->path().filename().string().starts_with("tidepool-") || !may_be_left(entry->path())) continue;
+    const int fd = open((entry->path() / kOwnerFile).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) continue;  // of another kind
     if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
       std::error_code ignored;
-      fs::remove_all(folder, ignored);
+      fs::remove_all(entry->path(), ignored);
     }
     close(fd);
   }
@@ -78,8 +86,8 @@ RunFolder::RunFolder() : is_private_(true) {
   for (const char* const parent : candidates) {
     if (parent == nullptr || parent[0] != '/') continue;
     sweep(parent);
-    std::string path = std::string(parent) + "/" + kPrivatePrefix + "XXXXXX";
-    const int owner = make_private(path);
+    std::string path;
+    const int owner = make_private(parent, &path);
     if (owner < 0) {
       problem_ = std::strerror(errno);
       continue;
