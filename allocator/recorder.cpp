@@ -12,6 +12,7 @@
 namespace tidepool::runtime {
 
 constinit std::atomic<bool> Recorder::on{false};
+constinit std::atomic<bool> Recorder::timing{false};
 constinit Recorder Recorder::only;
 
 Recorder& Recorder::instance() noexcept {
@@ -31,6 +32,7 @@ void Recorder::start(const Options& options) noexcept {
     report<Msg::TP4001>(::strerrordesc_np(problem));
     return;
   }
+  profile_iterations_ = options.profile_iterations;
   with_stacks_ = options.trace == TraceLevel::kStacks;
   if (with_stacks_ && !stacks_.open()) report<Msg::TP4004>();
   (void)open_detector();
@@ -48,12 +50,15 @@ bool Recorder::open_detector() noexcept {
 }
 
 void Recorder::stop() noexcept {
+  timing.store(false, std::memory_order_relaxed);
   if (on.exchange(false)) writer_.close();
 }
 
 void Recorder::reset_after_fork() noexcept {
   if (!started_) return;
   on.store(false, std::memory_order_relaxed);
+  timing.store(false, std::memory_order_relaxed);
+  timed_period_ = timed_iterations_ = 0;
   writer_.abandon_after_fork();
   kernels_.reset_after_fork();
   stacks_.reset_after_fork();
@@ -101,9 +106,30 @@ void Recorder::mark_iteration() noexcept {
   constexpr std::uint64_t kLeastPeriod = 8;
   const plan::IterationVerdict verdict = detector_->verdict();
   const bool was_exact = detector_->last_was_exact();
+  if (verdict.period >= kLeastPeriod) choose_timing(verdict.period);
   detector_busy_.store(false, std::memory_order_release);
   if (verdict.period < kLeastPeriod) return;
   (void)write(plan::IterationRecord{verdict.iterations, verdict.period, was_exact ? 1u : 0u});
+}
+
+// The iterations behind the first mark of a period are timed. If the period turns out to be another one, what
+// was timed belonged to a loop inside, and it begins again.
+void Recorder::choose_timing(std::uint64_t period) noexcept {
+  if (period != timed_period_) {
+    timed_period_ = period;
+    timed_iterations_ = 0;
+  } else if (is_timing()) {
+    ++timed_iterations_;
+  }
+  timing.store(timed_iterations_ < profile_iterations_, std::memory_order_relaxed);
+}
+
+void Recorder::duration(const plan::DurationRecord& record) noexcept {
+  (void)write(record);
+}
+
+void Recorder::profile(const plan::ProfileRecord& record) noexcept {
+  (void)write(record);
 }
 
 void Recorder::device(const plan::DeviceRecord& record) noexcept {

@@ -23,6 +23,8 @@ class Recorder {
  public:
   static Recorder& instance() noexcept;
   static bool is_on() noexcept { return on.load(std::memory_order_relaxed); }
+  /// True in iterations whose kernels are to be timed.
+  static bool is_timing() noexcept { return timing.load(std::memory_order_relaxed); }
 
   /// Begins if the options say so; does nothing if it has begun. What goes wrong is told once, and then
   /// nothing is recorded.
@@ -48,6 +50,11 @@ class Recorder {
       only.moved({block, kind, cause, size.count()});
   }
 
+  void duration(const plan::DurationRecord& record) noexcept;
+  void profile(const plan::ProfileRecord& record) noexcept;
+  /// Of the last record that the calling thread has written.
+  [[nodiscard]] std::uint64_t last_sequence() noexcept { return writer_.last_sequence(); }
+
   /// Handles of functions may be given to others from now on: a module was unloaded.
   void forget_kernels() noexcept { kernels_.forget(); }
 
@@ -62,10 +69,12 @@ class Recorder {
   void operation(const Record& record) noexcept;
   void moved(const plan::MoveRecord& record) noexcept;
   void mark_iteration() noexcept;
+  void choose_timing(std::uint64_t period) noexcept;
   void say_end() noexcept;
   bool open_detector() noexcept;
 
   static std::atomic<bool> on;
+  static std::atomic<bool> timing;
   static Recorder only;
 
   plan::TraceWriter writer_;
@@ -75,6 +84,9 @@ class Recorder {
   bool with_stacks_ = false;
   Bytes most_;
   std::atomic<bool> said_end_{false};
+  std::uint32_t profile_iterations_ = 0;
+  std::uint64_t timed_period_ = 0;      ///< detector_busy_
+  std::uint32_t timed_iterations_ = 0;  ///< of that period; detector_busy_
   std::atomic<bool> detector_busy_{false};
   plan::IterationDetector* detector_ = nullptr;  ///< held by detector_busy_
   alignas(plan::IterationDetector) unsigned char detector_room_[sizeof(plan::IterationDetector)] = {};

@@ -10,6 +10,7 @@
 #include "shim/gate.h"
 #include "shim/graph_scan.h"
 #include "shim/managed.h"
+#include "shim/record.h"
 #include "shim/stream_context.h"
 
 namespace tidepool::shim {
@@ -73,7 +74,10 @@ constexpr auto kGiveNode = [](const auto& call, auto... args) noexcept {
 // What it uses is kept; but a free has to wait for the stream's context.
 constexpr auto kGraphLaunch = [](const auto& call, CUgraphExec exec, CUstream stream) noexcept {
   if (managed() != nullptr) (void)is_followed(stream);
-  return call(exec, stream);
+  const CUresult result = call(exec, stream);
+  if (recording() && result == CUDA_SUCCESS) [[unlikely]]
+    record_graph(stream_of(stream, call.kPerThread));
+  return result;
 };
 
 // Counted before the call, since other threads' launches must mark their streams before one of them joins.

@@ -9,6 +9,7 @@
 #include "shim/arg_scan.h"
 #include "shim/entry.h"
 #include "shim/gate.h"
+#include "shim/kernel_timer.h"
 #include "shim/record.h"
 
 namespace tidepool::shim {
@@ -40,12 +41,23 @@ CUresult launch(CUfunction function, CUstream stream, bool per_thread, void** pa
   TouchSet set(runtime->arena());
   const runtime::WorkName what(&name_kernel, function);
   const bool known = scan_arguments(active_driver(), function, params, extra, set);
+  TimedLaunch timed;
+  const auto run = [&] {
+    if (!timing()) [[likely]]
+      return enqueue();
+    timed.begin(stream, per_thread);
+    const CUresult result = enqueue();
+    timed.end(result);
+    return result;
+  };
   const CUresult result =
-      known ? pass(*runtime, set, stream, per_thread, Waits::kNo, what, enqueue)
-            : pass(*runtime, runtime->live_blocks(), stream, per_thread, Waits::kNo, what, enqueue);
-  if (recording() && result == CUDA_SUCCESS) [[unlikely]] {
+      known ? pass(*runtime, set, stream, per_thread, Waits::kNo, what, run)
+            : pass(*runtime, runtime->live_blocks(), stream, per_thread, Waits::kNo, what, run);
+  if (recording() && result == CUDA_SUCCESS && !is_capturing(stream, per_thread)) [[unlikely]] {
     if (known) record_launch(shape(), function, stream_of(stream, per_thread), set);
     if (!known) record_launch_of_any(shape(), function, stream_of(stream, per_thread));
+    timed.recorded();
+    write_durations();
   }
   return result;
 }

@@ -5,6 +5,7 @@
 #include "shim/arg_scan.h"
 #include "shim/entry.h"
 #include "shim/free_memory.h"
+#include "shim/kernel_timer.h"
 #include "shim/managed.h"
 #include "shim/ownership.h"
 #include "shim/record.h"
@@ -74,6 +75,7 @@ constexpr auto kReset = [](const auto& call, CUdevice device) noexcept {
   forget_streams();
   forget_layouts();
   runtime::Recorder::instance().forget_kernels();
+  forget_timings();
   const CUcontext context = primary_context(device);
   runtime::Runtime* in_error = forget_managed(device);
   const CUresult result = call(device);

@@ -80,6 +80,15 @@ void record_launch_of_any(plan::LaunchRecord&& shape, CUfunction function,
   Recorder::instance().launch(shape, function, &symbol_of);
 }
 
+void record_graph(runtime::StreamHandle stream) noexcept {
+  static constexpr char kGraph[] = "(graph)";
+  plan::LaunchRecord record;
+  record.stream = number_of(stream);
+  Recorder::instance().launch(record, kGraph, [](const void* name, std::span<char> buffer) {
+    TextWriter(buffer.data(), buffer.size()).put(static_cast<const char*>(name));
+  });
+}
+
 void record_copy(plan::CopyKind kind, std::size_t size, runtime::StreamHandle stream,
                  const TouchSet& set) noexcept {
   plan::CopyRecord record{kind, size, number_of(stream), false, set.ids()};

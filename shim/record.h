@@ -33,6 +33,8 @@ void start_recording(const runtime::Runtime& runtime, CUdevice device) noexcept;
 /// After a launch that may touch anything.
 [[gnu::noinline, gnu::cold]] void record_launch_of_any(plan::LaunchRecord&& shape, CUfunction function,
                                                        runtime::StreamHandle stream) noexcept;
+/// After the launch of a graph: what is in it is not told, and its blocks stay where they are.
+[[gnu::noinline, gnu::cold]] void record_graph(runtime::StreamHandle stream) noexcept;
 /// After a copy or memset.
 [[gnu::noinline]] void record_copy(plan::CopyKind kind, std::size_t size, runtime::StreamHandle stream,
                                    const TouchSet& set) noexcept;

@@ -40,6 +40,27 @@ OptionVerdict read_value(const OptionRow& row, std::string_view text, Bytes* out
   return kTaken;
 }
 
+/// Decimal digits of at most nine places; false if it is anything else.
+bool parse_number(std::string_view text, std::uint32_t* out) noexcept {
+  *out = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9') return false;
+    *out = *out * 10 + static_cast<std::uint32_t>(c - '0');
+  }
+  return !text.empty() && text.size() <= 9;
+}
+
+OptionVerdict read_value(const OptionRow& row, std::string_view text, std::uint32_t* out) noexcept {
+  std::uint32_t value = 0;
+  std::uint32_t low = 0;
+  std::uint32_t high = 0;
+  if (!parse_number(text, &value)) return {"it is not a number"};
+  if (!parse_number(row.low, &low) || !parse_number(row.high, &high) || value < low || value > high)
+    return kOutOfRange;
+  *out = value;
+  return kTaken;
+}
+
 /// Bytes are compared with bytes and shares with shares; across them only where the whole is known now, which
 /// it is for the host but not for a device. No share at all is less than any number of bytes.
 bool beyond(const Amount& a, const Amount& b, Bytes whole) noexcept {
@@ -147,7 +168,8 @@ void describe_refusal(char* buffer, std::size_t size, const OptionRow& row, cons
   if (verdict.out_of_range) {
     out.put(" is out of range ").put(row.low).put("..").put(row.high);
     const std::string_view text(shown);
-    const bool is_amount = row.kind != OptionKind::kBool && row.kind != OptionKind::kPath;
+    const bool is_amount =
+        row.kind != OptionKind::kBool && row.kind != OptionKind::kNumber && row.kind != OptionKind::kPath;
     if (is_amount && text.back() >= '0' && text.back() <= '9') out.put(" (without a unit it means bytes)");
   } else if (is_word(row.kind)) {
     out.put(" is none of ");

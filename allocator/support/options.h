@@ -16,6 +16,7 @@ namespace tidepool {
 enum class OptionKind : std::uint8_t {
   kBool,           ///< 1/0/on/off/yes/no/true/false
   kBytes,          ///< parse_bytes()
+  kNumber,         ///< decimal digits
   kDeviceAmount,   ///< parse_amount(), of a device's memory
   kDeviceReserve,  ///< the same, or "auto"
   kHostAmount,     ///< parse_amount(), of host_memory()
@@ -66,6 +67,8 @@ template <>
 struct OptionTypeOf<OptionKind::kBool> : OptionTypeIs<OptionKind::kBool, bool> {};
 template <>
 struct OptionTypeOf<OptionKind::kBytes> : OptionTypeIs<OptionKind::kBytes, Bytes> {};
+template <>
+struct OptionTypeOf<OptionKind::kNumber> : OptionTypeIs<OptionKind::kNumber, std::uint32_t> {};
 template <>
 struct OptionTypeOf<OptionKind::kDeviceAmount> : OptionTypeIs<OptionKind::kDeviceAmount, Amount> {};
 template <>

@@ -22,6 +22,8 @@ enum class RecordKind : std::uint8_t {
   kCopy = 9,
   kMove = 10,
   kIteration = 11,
+  kDuration = 12,
+  kProfile = 13,
 };
 
 // Each record lists its fields once, for writing and for reading (trace_codec.h). New fields go to the end:
@@ -238,9 +240,36 @@ struct IterationRecord {
   }
 };
 
-using AnyRecord =
-    std::variant<ThreadRecord, DeviceRecord, KernelRecord, ModuleRecord, StackRecord, AllocationRecord,
-                 FreeRecord, LaunchRecord, CopyRecord, MoveRecord, IterationRecord>;
+/// How long a kernel ran on the device at most, by events around its launch: the time in which the device
+/// waited for the host or for other streams is in it.
+struct DurationRecord {
+  static constexpr RecordKind kKind = RecordKind::kDuration;
+  std::uint64_t launch = 0;  ///< sequence number of the launch
+  std::uint64_t ns = 0;
+  template <class Codec, class Self>
+  static void fields(Codec& codec, Self& self) {
+    codec.number(self.launch);
+    codec.number(self.ns);
+  }
+};
+
+/// What the durations so far cost. The last one counts.
+struct ProfileRecord {
+  static constexpr RecordKind kKind = RecordKind::kProfile;
+  std::uint64_t timed = 0;    ///< launches with a duration
+  std::uint64_t skipped = 0;  ///< launches in the same iterations that could not be timed
+  std::uint64_t host_ns = 0;  ///< that the program's threads spent on it
+  template <class Codec, class Self>
+  static void fields(Codec& codec, Self& self) {
+    codec.number(self.timed);
+    codec.number(self.skipped);
+    codec.number(self.host_ns);
+  }
+};
+
+using AnyRecord = std::variant<ThreadRecord, DeviceRecord, KernelRecord, ModuleRecord, StackRecord,
+                               AllocationRecord, FreeRecord, LaunchRecord, CopyRecord, MoveRecord,
+                               IterationRecord, DurationRecord, ProfileRecord>;
 
 /// What every record has.
 struct RecordHead {

@@ -163,6 +163,10 @@ TraceEnd TraceWriter::end() const noexcept {
                             : static_cast<TraceEnd>(header_->end.load(std::memory_order_acquire));
 }
 
+std::uint64_t TraceWriter::last_sequence() noexcept {
+  return t_entry.writer == id_ ? static_cast<const Slot*>(t_entry.slot)->state.sequence : 0;
+}
+
 int TraceWriter::end_errno() const noexcept {
   return header_ == nullptr ? 0 : static_cast<int>(header_->end_errno.load(std::memory_order_relaxed));
 }
@@ -360,5 +364,7 @@ template bool TraceWriter::write(const LaunchRecord&) noexcept;
 template bool TraceWriter::write(const CopyRecord&) noexcept;
 template bool TraceWriter::write(const MoveRecord&) noexcept;
 template bool TraceWriter::write(const IterationRecord&) noexcept;
+template bool TraceWriter::write(const DurationRecord&) noexcept;
+template bool TraceWriter::write(const ProfileRecord&) noexcept;
 
 }  // namespace tidepool::plan

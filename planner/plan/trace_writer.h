@@ -43,6 +43,9 @@ class TraceWriter {
   template <class Record>
   bool write(const Record& record) noexcept;
 
+  /// Sequence number of the last record that the calling thread has written; 0 if there is none.
+  [[nodiscard]] std::uint64_t last_sequence() noexcept;
+
   /// How the recording stands; kNoSpace with its errno in `end_errno()`.
   [[nodiscard]] TraceEnd end() const noexcept;
   [[nodiscard]] int end_errno() const noexcept;

@@ -102,6 +102,9 @@ constexpr Refused kRefused[] = {
     {"min_block", "1025MiB", "is out of range 2MiB..1GiB"},
     {"trace", "all", "is none of off, summary, ops, stacks"},
     {"trace_max", "1023KiB", "is out of range 1MiB..16GiB"},
+    {"profile_iterations", "101", "is out of range 0..100"},
+    {"profile_iterations", "two", "is not valid: it is not a number"},
+    {"profile_iterations", "4294967298", "is not valid: it is not a number"},
     {"trace_max", "17GiB", "is out of range 1MiB..16GiB"},
 };
 

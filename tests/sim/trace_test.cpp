@@ -36,6 +36,9 @@ struct Traced {
   std::map<std::uint32_t, std::string> modules;
   std::uint64_t allocations_with_stack = 0;
   std::uint64_t allocations = 0;
+  std::map<std::uint64_t, std::uint64_t> durations;  ///< ns by sequence number of the launch
+  std::uint64_t durations_without_launch = 0;
+  ProfileRecord profile;
 };
 
 class Reading {
@@ -44,6 +47,7 @@ class Reading {
   void operator()(const KernelRecord& record) { kernels_[record.kernel] = record.name; }
   void operator()(const LaunchRecord& record) {
     ++to_.launches;
+    launches_[head.sequence] = true;
     if (kernels_[record.kernel].empty()) ++to_.unnamed_launches;
     check_blocks(record.blocks);
   }
@@ -68,8 +72,15 @@ class Reading {
     to_.stacks[record.stack].assign(record.frames.begin(), record.frames.end());
   }
   void operator()(const ModuleRecord& record) { to_.modules[record.module] = record.path; }
+  void operator()(const DurationRecord& record) {
+    to_.durations[record.launch] = record.ns;
+    if (!launches_.contains(record.launch)) ++to_.durations_without_launch;
+  }
+  void operator()(const ProfileRecord& record) { to_.profile = record; }
   void operator()(const ThreadRecord&) {}
   void operator()(const DeviceRecord&) {}
+
+  RecordHead head;
 
  private:
   void check_blocks(std::span<const std::uint32_t> blocks) {
@@ -78,6 +89,7 @@ class Reading {
   Traced& to_;
   std::map<std::uint32_t, std::string> kernels_;
   std::map<std::uint32_t, bool> known_;
+  std::map<std::uint64_t, bool> launches_;
 };
 
 void read_trace(const std::string& path, Traced& to) {
@@ -87,9 +99,8 @@ void read_trace(const std::string& path, Traced& to) {
   REQUIRE(reader.ok());
   IterationFinder finder;
   Reading reading(to);
-  RecordHead head;
   AnyRecord record;
-  while (reader->next(head, record)) {
+  while (reader->next(reading.head, record)) {
     finder.add(record);
     std::visit(reading, record);
   }
@@ -179,6 +190,44 @@ TEST_CASE("recorder: each training job's steps are its iterations, whatever move
       CHECK(traced.marks >= 3);
     }
   }
+}
+
+TEST_CASE("recorder: the kernels of two iterations are timed, on the device's clock") {
+  for (const std::string iterations : {"0", "1", "2", "5"}) {
+    INFO(iterations << " iterations");
+    const ScratchFolder folder;
+    const Traced traced = run_traced(
+        folder,
+        {.steps = 12, .options = {"--profile-iterations", iterations}, .arguments = {"--streams", "1"}});
+    REQUIRE(traced.outcome.code() == 0);
+    const std::uint64_t in_one = traced.launches / 12;
+    CHECK(traced.durations.size() == in_one * std::stoul(iterations));
+    CHECK(traced.durations_without_launch == 0);
+    CHECK(traced.profile.timed == traced.durations.size());
+    CHECK(traced.profile.skipped == 0);
+    CHECK((traced.profile.host_ns > 0) == (iterations != "0"));
+    std::uint64_t sum = 0;
+    for (const auto& [launch, ns] : traced.durations) sum += ns;
+    // Steps are alike, so as many of them take so much of all that the device computed. On top comes what the
+    // host takes from the event to the launch, where the stream has nothing else to do.
+    const std::uint64_t computed =
+        number_in(traced.report, "busy_ns", "compute") * std::stoul(iterations) / 12;
+    CHECK(sum >= computed);
+    CHECK(sum <= computed + traced.durations.size() * 6000);
+  }
+}
+
+TEST_CASE("recorder: kernels that cannot be timed are counted, and run") {
+  const ScratchFolder plain_folder;
+  const ScratchFolder folder;
+  const Traced plain = run_traced(plain_folder, {});
+  write_file(folder / "faults", "cuEventElapsedTime every=3 return=999\n");
+  const Traced traced = run_traced(folder, {.simgpu = {"--faults", folder / "faults"}});
+  REQUIRE(traced.outcome.code() == 0);
+  CHECK(traced.outcome.out == plain.outcome.out);
+  CHECK(traced.durations.size() == traced.profile.timed);
+  CHECK(traced.profile.timed + traced.profile.skipped == plain.profile.timed);
+  CHECK(traced.profile.skipped == plain.profile.timed / 3);
 }
 
 TEST_CASE("recorder: a killed process leaves all that it did") {

@@ -42,7 +42,7 @@ inline Sample draw_sample(std::mt19937_64& random) {
   if (random() % 2 == 0) {
     for (std::uint32_t& id : sample.ids) id &= 0xffff;
   }
-  switch (random() % 11) {
+  switch (random() % 13) {
     case 0:
       sample.record = plan::ThreadRecord{word()};
       break;
@@ -77,6 +77,12 @@ inline Sample draw_sample(std::mt19937_64& random) {
       break;
     case 9:
       sample.record = plan::MoveRecord{word(), plan::MoveKind::kIn, plan::MoveCause::kAhead, draw(random)};
+      break;
+    case 10:
+      sample.record = plan::DurationRecord{draw(random), draw(random)};
+      break;
+    case 11:
+      sample.record = plan::ProfileRecord{draw(random), draw(random), draw(random)};
       break;
     default:
       sample.record = plan::IterationRecord{draw(random), draw(random), word()};

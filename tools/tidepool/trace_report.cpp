@@ -1,8 +1,12 @@
 #include "tools/tidepool/trace_report.h"
 
+#include <cxxabi.h>
+
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -20,9 +24,27 @@ namespace fs = std::filesystem;
 using namespace tidepool::plan;
 
 constexpr std::size_t kShownFrames = 4;
+constexpr std::size_t kShownKernels = 5;
+constexpr std::size_t kShownName = 80;
+// Durations come soon after their launch.
+constexpr std::size_t kLaunchesKept = 1 << 16;
 
 std::string bytes_text(std::uint64_t n) {
   return BytesText(Bytes(n)).c_str();
+}
+
+std::string duration_text(std::uint64_t ns) {
+  char text[kUnitTextBytes];
+  return format_duration(text, sizeof text, Nanos(static_cast<std::int64_t>(ns)));
+}
+
+/// The name as in the source, cut.
+std::string readable(const std::string& symbol) {
+  char* const demangled = abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, nullptr);
+  std::string name = demangled != nullptr ? demangled : symbol;
+  std::free(demangled);
+  if (name.size() > kShownName) name = name.substr(0, kShownName - 3) + "...";
+  return name;
 }
 
 /// "1 launch", "2 launches".
@@ -67,12 +89,12 @@ class Tally {
 
   [[nodiscard]] std::string operations(const TraceReader& reader) const {
     const std::uint64_t all = totals.launches + totals.allocations + totals.frees + totals.copies;
-    char took[kUnitTextBytes];
-    format_duration(took, sizeof took, reader.time_of(last_tick_));
-    return counted(all, "operation", "operations") + " in " + took + ", " +
+    return counted(all, "operation", "operations") + " in " +
+           duration_text(static_cast<std::uint64_t>(reader.time_of(last_tick_).count())) + ", " +
            counted(threads_.size(), "thread", "threads") + ": " +
-           counted(totals.launches, "launch", "launches") + " of " + counted(kernels_, "kernel", "kernels") +
-           ", " + counted(totals.allocations, "allocation", "allocations") + ", " +
+           counted(totals.launches, "launch", "launches") + " of " +
+           counted(kernels_.size(), "kernel", "kernels") + ", " +
+           counted(totals.allocations, "allocation", "allocations") + ", " +
            counted(totals.frees, "free", "frees") + ", " + counted(totals.copies, "copy", "copies");
   }
 
@@ -94,12 +116,49 @@ class Tally {
     return lines;
   }
 
+  /// What was timed, and the kernels that took most of it; empty if nothing was.
+  [[nodiscard]] std::vector<std::string> top_kernels(std::size_t most) const {
+    std::vector<Kernel> sorted;
+    for (const auto& [id, kernel] : kernels_) {
+      if (kernel.timed > 0) sorted.push_back(kernel);
+    }
+    if (sorted.empty()) return {};
+    std::sort(sorted.begin(), sorted.end(),
+              [](const Kernel& a, const Kernel& b) { return a.ns != b.ns ? a.ns > b.ns : a.name < b.name; });
+    std::uint64_t timed = 0;
+    for (const Kernel& kernel : sorted) timed += kernel.timed;
+    sorted.resize(std::min(sorted.size(), most));
+    std::string first =
+        duration_text(device_ns_) + " of device time at most in " + counted(timed, "launch", "launches");
+    if (profile_.host_ns > 0)
+      first += "; timing them took " + duration_text(profile_.host_ns) + " of the program's";
+    if (profile_.skipped > 0) first += "; " + std::to_string(profile_.skipped) + " could not be timed";
+    std::vector<std::string> lines{first};
+    for (const Kernel& kernel : sorted) {
+      char percent[16];
+      std::snprintf(
+          percent, sizeof percent, "%4.1f",
+          100 * static_cast<double>(kernel.ns) / static_cast<double>(std::max<std::uint64_t>(device_ns_, 1)));
+      lines.push_back(std::string(percent) + " %: " + counted(kernel.timed, "launch", "launches") + " of " +
+                      duration_text(kernel.ns / kernel.timed) + ", " + kernel.name);
+    }
+    return lines;
+  }
+
   Totals totals;
 
  private:
+  struct Kernel {
+    std::string name;
+    std::uint64_t timed = 0;
+    std::uint64_t ns = 0;
+  };
+
   void take(const RecordHead&, const ThreadRecord&) {}
   void take(const RecordHead&, const DeviceRecord&) {}
-  void take(const RecordHead&, const KernelRecord&) { ++kernels_; }
+  void take(const RecordHead&, const KernelRecord& record) {
+    kernels_[record.kernel].name = readable(std::string(record.name));
+  }
   void take(const RecordHead&, const ModuleRecord& record) { modules_[record.module] = record.path; }
   void take(const RecordHead&, const StackRecord& record) {
     stacks_[record.stack].assign(record.frames.begin(), record.frames.end());
@@ -112,7 +171,20 @@ class Tally {
     ++moves_[place].blocks;
   }
   void take(const RecordHead&, const FreeRecord&) { ++totals.frees; }
-  void take(const RecordHead&, const LaunchRecord&) { ++totals.launches; }
+  void take(const RecordHead& head, const LaunchRecord& record) {
+    ++totals.launches;
+    launches_.emplace_back(head.sequence, record.kernel);
+    if (launches_.size() > kLaunchesKept) launches_.pop_front();
+  }
+  void take(const RecordHead&, const DurationRecord& record) {
+    const auto launch = std::lower_bound(launches_.begin(), launches_.end(), std::pair(record.launch, 0u));
+    if (launch == launches_.end() || launch->first != record.launch) return;
+    Kernel& kernel = kernels_[launch->second];
+    ++kernel.timed;
+    kernel.ns += record.ns;
+    device_ns_ += record.ns;
+  }
+  void take(const RecordHead&, const ProfileRecord& record) { profile_ = record; }
   void take(const RecordHead&, const CopyRecord&) { ++totals.copies; }
   void take(const RecordHead&, const MoveRecord& record) {
     const auto live = live_.find(record.block);
@@ -152,7 +224,10 @@ class Tally {
 
   std::set<std::uint32_t> threads_;
   std::uint64_t last_tick_ = 0;
-  std::uint64_t kernels_ = 0;
+  std::unordered_map<std::uint32_t, Kernel> kernels_;
+  std::deque<std::pair<std::uint64_t, std::uint32_t>> launches_;  ///< the last ones: sequence number, kernel
+  ProfileRecord profile_;
+  std::uint64_t device_ns_ = 0;
   std::map<Place, Moves> moves_;
   std::unordered_map<std::uint32_t, Place> live_;
   std::unordered_map<std::uint32_t, std::string> modules_;
@@ -232,6 +307,9 @@ TraceReport read_trace_report(const std::string& path, std::size_t most_blocks) 
   say("trace", tally.operations(reader));
   for (std::string& line : missing(reader)) say("", std::move(line));
   say("steps", describe(report.iterations));
+  for (std::string& line : tally.top_kernels(kShownKernels)) {
+    say(report.lines.back().title == "steps" ? "kernels" : "", std::move(line));
+  }
   if (std::vector<std::string> blocks = tally.top_blocks(most_blocks); !blocks.empty()) {
     say("blocks", "that moved most bytes:");
     for (std::string& line : blocks) say("", std::move(line));
