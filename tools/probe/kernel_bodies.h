@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "allocator/support/content_hash_kernel.h"
 #include "simgpu/kernel.h"
-#include "tools/probe/hash.h"
 
 /// Bodies of the probe's kernels: compiled by nvcc for the device, and by the host compiler for a device that
 /// runs kernels on the CPU. kernels.def names the kernels made of them.
@@ -115,27 +115,6 @@ struct WriteOne {
   }
 };
 
-/// Two words that are loaded and stored as one.
-struct alignas(16) WordPair {
-  Word first, second;
-};
-/// Pairs that a thread loads before it uses the first: what hides the latency of memory.
-constexpr int kUnroll = 4;
-
-/// Calls f(pair index, pair) for the thread's share of n pairs; `words` lie at a multiple of 16 bytes.
-template <class C, class F>
-SIMGPU_HD void for_each_pair(C& c, unsigned tid, const Word* words, Word n, F&& f) {
-  const auto* from = reinterpret_cast<const WordPair*>(words);
-  const Word stride = Word{c.block_threads()} * c.grid_dim().x;
-  Word i = c.global_x(tid);
-  for (; i + (kUnroll - 1) * stride < n; i += kUnroll * stride) {
-    WordPair pairs[kUnroll];
-    for (int k = 0; k < kUnroll; ++k) pairs[k] = from[i + k * stride];
-    for (int k = 0; k < kUnroll; ++k) f(i + k * stride, pairs[k]);
-  }
-  for (; i < n; i += stride) f(i, from[i]);
-}
-
 /// Reads n pairs. Stores only if the words' exclusive or has a certain value, so that nothing is left out.
 struct ReadPairs {
   template <class C>
@@ -158,58 +137,6 @@ struct CopyPairs {
     c.phase([&](unsigned tid) {
       for_each_pair(c, tid, from, n,
                     [&](Word i, const WordPair& pair) { reinterpret_cast<WordPair*>(to)[i] = pair; });
-    });
-  }
-};
-
-/// Adds the contributions of n words (16-byte aligned) to the two sums. Blocks of kThreads threads.
-struct HashWords {
-  static constexpr unsigned kThreads = 256;
-
-  template <class C>
-  SIMGPU_HD static void run(C& c, const Word* from, Word n, unsigned long long* sums) {
-    SIMGPU_SHARED(c, unsigned long long, partial, 2 * kThreads);
-    c.reads(from, n * sizeof(Word));
-    c.writes(sums, 2 * sizeof *sums);
-    c.phase([&](unsigned tid) {
-      Word low = 0;
-      Word high = 0;
-      const auto add = [&](Word i, Word word) {
-        low += hash_word<0>(word, i);
-        high += hash_word<1>(word, i);
-      };
-      for_each_pair(c, tid, from, n / 2, [&](Word i, const WordPair& pair) {
-        add(2 * i, pair.first);
-        add(2 * i + 1, pair.second);
-      });
-      if (n % 2 == 1 && c.global_x(tid) == 0) add(n - 1, from[n - 1]);
-      partial[tid] = low;
-      partial[kThreads + tid] = high;
-    });
-    for (unsigned half = kThreads / 2; half > 0; half /= 2) {
-      c.phase([&](unsigned tid) {
-        if (tid >= half) return;
-        partial[tid] += partial[tid + half];
-        partial[kThreads + tid] += partial[kThreads + tid + half];
-      });
-    }
-    c.phase([&](unsigned tid) {
-      if (tid < 2) c.atomic_add(sums + tid, partial[std::size_t{tid} * kThreads]);
-    });
-  }
-};
-
-/// Makes the hash of n words out of the sums, and clears them for the next.
-struct FinishHash {
-  template <class C>
-  SIMGPU_HD static void run(C& c, unsigned long long* sums, Word n, Word* out) {
-    c.writes(sums, 2 * sizeof *sums);
-    c.writes(out, 2 * sizeof *out);
-    c.phase([&](unsigned tid) {
-      if (tid != 0) return;
-      out[0] = hash_word<0>(sums[0], n);
-      out[1] = hash_word<1>(sums[1], n);
-      sums[0] = sums[1] = 0;
     });
   }
 };

@@ -1,6 +1,6 @@
 #include "tools/probe/kernels.h"
 
-/// kernel_image.cpp: the fat binary made of kernels.cu.
+/// The fat binary made of kernels.cu (tp_cuda_image).
 extern "C" __attribute__((visibility("hidden"))) const unsigned char
     tp_probe_kernel_image[];  // NOLINT(readability-identifier-naming): a symbol of the assembler's
 

@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "tools/probe/hash.h"
+#include "allocator/support/content_hash.h"
 #include "tools/probe/memory.h"
 #include "tools/probe/rates.h"
 
@@ -13,30 +13,25 @@ namespace {
 class Hashing {
  public:
   Hashing(const Run& run, std::uint64_t bytes)
-      : run_(run),
-        bytes_(bytes),
-        data_(bytes),
-        copy_(bytes),
-        sums_(2 * sizeof(unsigned long long)),
-        result_(sizeof(Hash)) {
+      : run_(run), bytes_(bytes), data_(bytes), copy_(bytes), slot_(sizeof(HashSlot)), result_(sizeof(Word)) {
     kernels().write_words({stream_.get(), 64, kThreads}, data_.pointer<Word>(), bytes / sizeof(Word), 1);
     stream_.synchronize();
   }
 
-  /// Hashes the first n words on the device.
-  [[nodiscard]] Hash hash(Word n) const {
-    enqueue_hash(n);
+  /// Hashes n bytes from `at` on, on the device.
+  [[nodiscard]] ContentHash hash(Word at, Word n) const {
+    enqueue_hash(at, n);
     stream_.synchronize();
-    Hash hash{};
-    TP_CU(cuMemcpyDtoH_v2, static_cast<void*>(&hash), result_.at(), sizeof hash);
-    return hash;
+    HashSlot slot{};
+    TP_CU(cuMemcpyDtoH_v2, static_cast<void*>(&slot), slot_.at(), sizeof slot);
+    return slot.hash;
   }
 
   /// The same by the definition, on the host.
-  [[nodiscard]] Hash reference(Word n) const {
-    std::vector<Word> words(n);
-    TP_CU(cuMemcpyDtoH_v2, static_cast<void*>(words.data()), data_.at(), n * sizeof(Word));
-    return hash_words(words.data(), n);
+  [[nodiscard]] ContentHash reference(Word at, Word n) const {
+    std::vector<unsigned char> bytes(n);
+    TP_CU(cuMemcpyDtoH_v2, static_cast<void*>(bytes.data()), data_.at() + at, n);
+    return content_hash(bytes.data(), n);
   }
 
   void measure() {
@@ -44,7 +39,7 @@ class Hashing {
     const auto* from = data_.pointer<Word>();
     Samples read, copied, hashed;
     run_.warm_up([&] {
-      enqueue_hash(bytes_ / sizeof(Word));
+      enqueue_hash(0, bytes_);
       kernels().read_pairs(full(kernels().read_pairs), from, pairs, result_.pointer<Word>());
       kernels().copy_pairs(full(kernels().copy_pairs), from, copy_.pointer<Word>(), pairs);
       stream_.synchronize();
@@ -57,7 +52,7 @@ class Hashing {
       copied.add(rate(2 * bytes_, [&] {
         kernels().copy_pairs(full(kernels().copy_pairs), from, copy_.pointer<Word>(), pairs);
       }));
-      hashed.add(rate(bytes_, [&] { enqueue_hash(bytes_ / sizeof(Word)); }));
+      hashed.add(rate(bytes_, [&] { enqueue_hash(0, bytes_); }));
     }
     run_.out.result("device_read", {{"bytes", bytes_}}, "B/s", read);
     run_.out.result("device_copy", {{"bytes", bytes_}, {"counted", "read and written"}}, "B/s", copied);
@@ -65,17 +60,16 @@ class Hashing {
   }
 
  private:
-  static constexpr unsigned kThreads = HashWords::kThreads;
+  static constexpr unsigned kThreads = HashContent::kThreads;
 
   [[nodiscard]] const Kernels& kernels() const { return run_.gpu.kernels(); }
   template <class... P>
   [[nodiscard]] Launch full(const Kernel<void(P...)>& kernel) const {
     return {stream_.get(), run_.quick() ? 16 : run_.gpu.full_grid(kernel.function(), kThreads), kThreads};
   }
-  void enqueue_hash(Word n) const {
-    auto* sums = sums_.pointer<unsigned long long>();
-    kernels().hash_words(full(kernels().hash_words), data_.pointer<Word>(), n, sums);
-    kernels().finish_hash({stream_.get()}, sums, n, result_.pointer<Word>());
+  void enqueue_hash(Word at, Word n) const {
+    kernels().hash_content(full(kernels().hash_content), data_.pointer<unsigned char>() + at, n,
+                           slot_.pointer<HashSlot>());
   }
   template <class F>
   double rate(std::uint64_t bytes, F&& enqueue) const {
@@ -89,12 +83,12 @@ class Hashing {
 
   const Run& run_;
   std::uint64_t bytes_;
-  DeviceBuffer data_, copy_, sums_, result_;
+  DeviceBuffer data_, copy_, slot_, result_;
   Stream stream_;
   Event start_, end_;
 };
 
-std::string hex(const Hash& hash) {
+std::string hex(const ContentHash& hash) {
   char text[36];
   std::snprintf(text, sizeof text, "%016" PRIx64 "%016" PRIx64, hash.lanes[0], hash.lanes[1]);
   return text;
@@ -107,12 +101,16 @@ void measure_hash(const Run& run) {
   const std::uint64_t bytes = std::min(wanted, run.gpu.allowance() / 4 / kGranule * kGranule);
   if (bytes == 0) throw std::runtime_error("four buffers of 2 MiB are more than a quarter of the device");
   Hashing hashing(run, bytes);
-  // Lengths that fill no block, no pair and no thread's share evenly.
-  for (const Word n : {Word{1}, Word{2}, Word{4097}, kGranule / sizeof(Word) - 1}) {
-    const Hash got = hashing.hash(n);
-    const Hash want = hashing.reference(n);
-    const bool same = got.lanes[0] == want.lanes[0] && got.lanes[1] == want.lanes[1];
-    run.out.answer("hash_is_as_defined", {{"words", n}}, same, hex(got));
+  // Lengths that fill no block, no pair, no word and no thread's share evenly, and an address that is no
+  // word's.
+  struct Piece {
+    Word at, bytes;
+  };
+  for (const auto& [at, length] :
+       {Piece{0, 1}, Piece{0, 16}, Piece{0, 32'777}, Piece{0, bytes - 8}, Piece{5, 4'099}}) {
+    const ContentHash got = hashing.hash(at, length);
+    const ContentHash want = hashing.reference(at, length);
+    run.out.answer("hash_is_as_defined", {{"at", at}, {"bytes", length}}, got == want, hex(got));
   }
   hashing.measure();
 }
