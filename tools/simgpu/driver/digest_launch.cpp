@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tools/simgpu/digest/engine.h"
+#include "tools/simgpu/driver/known_bodies.h"
 #include "tools/simgpu/driver/readable_name.h"
 #include "tools/simgpu/driver/report.h"
 
@@ -151,6 +152,11 @@ std::string short_name(const std::string& plain) {
 
 CUresult prepare_digest(Driver& d, Kernel& kernel) {
   if (kernel.roles != nullptr) return CUDA_SUCCESS;
+  if (has_known_body(kernel.name)) {
+    return refuse(kernel,
+                  " that fits its parameters, and its results must be exact: build simgpu of the same "
+                  "sources as the library that the kernel came with");
+  }
   if (!kernel.params_known) return refuse(kernel, ", and its image does not say what parameters it has");
   const ReadRoles& file = role_file(d.config);
   const digest::ParsedRoles& parsed = file.parsed;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "tools/simgpu/driver/known_bodies.h"
 #include "tools/simgpu/driver/report.h"
 #include "tools/simgpu/fatbin/memory.h"
 
@@ -91,6 +92,7 @@ void add_kernel(Driver& d, Library& library, const fatbin::KernelFacts& facts) {
   kernel->params_known = facts.params_known;
   kernel->loaded = eager_loading();
   for (const fatbin::Param& param : facts.params) kernel->params.push_back({param.offset, param.size});
+  kernel->body = known_body_for(*kernel);
   d.kernels.emplace(kernel->kernel(), kernel.get());
   d.kernels.emplace(kernel->function(), kernel.get());
 }
