@@ -27,6 +27,7 @@ inline constexpr Status kOk{0};
 inline constexpr Status kInvalidValue{1};
 inline constexpr Status kOutOfMemory{2};
 inline constexpr Status kNotReady{600};
+inline constexpr Status kNotSupported{801};
 inline constexpr Status kUnknownError{999};
 
 /// Is it one of the answers to a wait that is not allowed while a stream captures a graph
@@ -103,6 +104,19 @@ class Device {
   virtual Status copy_to_host(void* host, DevicePtr device, Bytes size, StreamHandle stream) noexcept = 0;
   virtual Status copy_to_device(DevicePtr device, const void* host, Bytes size,
                                 StreamHandle stream) noexcept = 0;
+
+  // Content hashes (allocator/support/content_hash.h), to see whether bytes are what they were.
+
+  /// Loads what hash_to_host() needs; a few KiB of device memory stay taken. May wait for work of the device,
+  /// while the driver loads: to be called where that is no harm. Cheap once it has succeeded or failed.
+  /// kOk: hashes can be had. kOutOfMemory, kNotReady (another thread is at it): ask again later. Anything
+  /// else: never on this device.
+  virtual Status prepare_hash() noexcept = 0;
+  /// The content hash of [device, device + size), as the bytes are when the stream gets there, is written to
+  /// sizeof(ContentHash) bytes of registered host memory at `host`; ordered in `stream`, never waited for.
+  /// Any address and size but zero. kNotSupported until prepare_hash() has succeeded. Without kOk no hash can
+  /// be relied on, and the bytes at `host` may change until the stream has passed.
+  virtual Status hash_to_host(void* host, DevicePtr device, Bytes size, StreamHandle stream) noexcept = 0;
 
   // Host memory that the copy engines reach directly. cuMemHostRegister.
   virtual Status register_host(void* base, Bytes size) noexcept = 0;

@@ -161,15 +161,19 @@ Status DriverDevice::destroy_event(EventHandle event) noexcept {
   return Current(*this)([&] { return driver_.cuEventDestroy_v2(raw(event)); });
 }
 
+CUresult DriverDevice::refuse_captured(CUstream stream) const noexcept {
+  if (!is_capturing()) [[likely]]
+    return CUDA_SUCCESS;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult asked = driver_.cuStreamIsCapturing(stream, &status);
+  if (asked != CUDA_SUCCESS) return asked;
+  return status == CU_STREAM_CAPTURE_STATUS_NONE ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
 Status DriverDevice::record(EventHandle event, StreamHandle stream) noexcept {
   return Current(*this)([&] {
-    if (is_capturing()) [[unlikely]] {
-      CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-      const CUresult asked = driver_.cuStreamIsCapturing(raw(stream), &status);
-      if (asked != CUDA_SUCCESS) return asked;
-      if (status != CU_STREAM_CAPTURE_STATUS_NONE) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
-    return driver_.cuEventRecord(raw(event), raw(stream));
+    const CUresult refused = refuse_captured(raw(stream));
+    return refused != CUDA_SUCCESS ? refused : driver_.cuEventRecord(raw(event), raw(stream));
   });
 }
 
@@ -190,6 +194,19 @@ Status DriverDevice::copy_to_device(DevicePtr device, const void* host, Bytes si
                                     StreamHandle stream) noexcept {
   return Current(*this)(
       [&] { return driver_.cuMemcpyHtoDAsync_v2(raw(device), host, size.count(), raw(stream)); });
+}
+
+Status DriverDevice::prepare_hash() noexcept {
+  return Current(*this)([&] { return static_cast<CUresult>(hasher_.load(ordinal_).code()); });
+}
+
+Status DriverDevice::hash_to_host(void* host, DevicePtr device, Bytes size, StreamHandle stream) noexcept {
+  if (size.count() == 0) return kInvalidValue;
+  return Current(*this)([&] {
+    const CUresult refused = refuse_captured(raw(stream));
+    if (refused != CUDA_SUCCESS) return refused;
+    return static_cast<CUresult>(hasher_.hash(host, raw(device), size.count(), raw(stream)).code());
+  });
 }
 
 Status DriverDevice::register_host(void* base, Bytes size) noexcept {

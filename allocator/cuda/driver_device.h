@@ -2,6 +2,7 @@
 
 #include <cuda.h>
 
+#include "allocator/cuda/content_hasher.h"
 #include "allocator/cuda/driver.h"
 #include "allocator/device.h"
 
@@ -14,8 +15,8 @@ namespace tidepool::runtime {
 /// this object.
 ///
 /// While a stream is being captured, calls here do not disturb it (relaxed capture mode for their duration);
-/// what would do so anyway, waiting for the whole device and recording in a stream that is captured, is
-/// refused with CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED without asking the driver.
+/// what would do so anyway, waiting for the whole device and recording or hashing in a stream that is
+/// captured, is refused with CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED without asking the driver.
 class DriverDevice final : public Device {
  public:
   /// Errors are the driver's, as they are; kOutOfMemory if the host has no memory for the object;
@@ -44,6 +45,8 @@ class DriverDevice final : public Device {
   Status copy_to_host(void* host, DevicePtr device, Bytes size, StreamHandle stream) noexcept override;
   Status copy_to_device(DevicePtr device, const void* host, Bytes size,
                         StreamHandle stream) noexcept override;
+  Status prepare_hash() noexcept override;
+  Status hash_to_host(void* host, DevicePtr device, Bytes size, StreamHandle stream) noexcept override;
   Status register_host(void* base, Bytes size) noexcept override;
   Status unregister_host(void* base) noexcept override;
   Status synchronize() noexcept override;
@@ -51,8 +54,10 @@ class DriverDevice final : public Device {
  private:
   class Current;  // makes context_ current for one call
   DriverDevice(const DriverTable& driver, CUdevice ordinal, CUcontext context) noexcept
-      : driver_(driver), ordinal_(ordinal), context_(context) {}
+      : driver_(driver), ordinal_(ordinal), context_(context), hasher_(driver) {}
   Status read_facts() noexcept;
+  /// CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED for a stream that is being captured. The context is current.
+  CUresult refuse_captured(CUstream stream) const noexcept;
   [[nodiscard]] CUmemAllocationProp properties() const noexcept;
 
   const DriverTable& driver_;
@@ -60,6 +65,7 @@ class DriverDevice final : public Device {
   const CUcontext context_;
   Bytes total_;
   Bytes granularity_;
+  ContentHasher hasher_;
 };
 
 }  // namespace tidepool::runtime

@@ -6,80 +6,9 @@
 #include <cstring>
 #include <vector>
 
-#include "tests/contract/device_under_test.h"
+#include "tests/contract/device_fixture.h"
 
 namespace tidepool::contract {
-namespace {
-
-using runtime::Device;
-using runtime::DevicePtr;
-using runtime::EventHandle;
-using runtime::kNotReady;
-using runtime::PhysicalHandle;
-using runtime::StreamHandle;
-
-/// Host memory registered for as long as the object lives.
-class RegisteredHost {
- public:
-  RegisteredHost(Device& device, Bytes size) : device_(device), bytes_(size.count() + kPage) {
-    REQUIRE(device_.register_host(data(), size).ok());
-  }
-  ~RegisteredHost() { CHECK(device_.unregister_host(data()).ok()); }
-  RegisteredHost(const RegisteredHost&) = delete;
-  RegisteredHost& operator=(const RegisteredHost&) = delete;
-
-  std::uint8_t* data() {
-    const auto address = reinterpret_cast<std::uintptr_t>(bytes_.data());
-    return bytes_.data() + (kPage - address % kPage) % kPage;
-  }
-
- private:
-  static constexpr std::size_t kPage = 4096;
-  Device& device_;
-  std::vector<std::uint8_t> bytes_;
-};
-
-struct Fixture {
-  std::unique_ptr<DeviceUnderTest> owner = make_device_under_test();
-  Device& device = owner->device();
-  Bytes unit = device.granularity();
-
-  DevicePtr reserve(Bytes size) {
-    auto result = device.reserve(size);
-    REQUIRE(result.ok());
-    return *result;
-  }
-  PhysicalHandle create(Bytes size) {
-    auto result = device.create(size);
-    REQUIRE(result.ok());
-    return *result;
-  }
-  /// A mapped range with access; the handle is returned so that the test can give it back.
-  PhysicalHandle back(DevicePtr at, Bytes size) {
-    const PhysicalHandle handle = create(size);
-    REQUIRE(device.map(at, size, handle).ok());
-    REQUIRE(device.set_access(at, size).ok());
-    return handle;
-  }
-  StreamHandle stream() {
-    auto result = device.create_stream();
-    REQUIRE(result.ok());
-    return *result;
-  }
-  EventHandle event() {
-    auto result = device.create_event();
-    REQUIRE(result.ok());
-    return *result;
-  }
-  void put(DevicePtr at, std::uint8_t* host, Bytes size, StreamHandle on) {
-    REQUIRE(device.copy_to_device(at, host, size, on).ok());
-  }
-  void get(std::uint8_t* host, DevicePtr at, Bytes size, StreamHandle on) {
-    REQUIRE(device.copy_to_host(host, at, size, on).ok());
-  }
-};
-
-}  // namespace
 
 TEST_CASE("device: the granularity is a power of two and divides the memory's size") {
   Fixture f;

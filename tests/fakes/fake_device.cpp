@@ -1,7 +1,10 @@
 #include "tests/fakes/fake_device.h"
 
+#include <cstring>
 #include <sstream>
 #include <utility>
+
+#include "allocator/support/content_hash.h"
 
 namespace tidepool::fakes {
 
@@ -10,6 +13,7 @@ using runtime::DeviceResult;
 using runtime::EventHandle;
 using runtime::kInvalidValue;
 using runtime::kNotReady;
+using runtime::kNotSupported;
 using runtime::kOk;
 using runtime::PhysicalHandle;
 using runtime::Status;
@@ -255,6 +259,33 @@ Status FakeDevice::copy_to_device(DevicePtr device, const void* host, Bytes size
       return end_device("copy_to_device writes unmapped " + range_text(device, size));
     }
     copied_to_device_ += size;
+  });
+  return kOk;
+}
+
+Status FakeDevice::prepare_hash() noexcept {
+  const Lock lock(mutex_);
+  if (const Status early = enter("prepare_hash"); !early.ok()) return early;
+  hashes_ = true;
+  return kOk;
+}
+
+Status FakeDevice::hash_to_host(void* host, DevicePtr device, Bytes size, StreamHandle stream) noexcept {
+  const Lock lock(mutex_);
+  if (const Status early = enter("hash_to_host"); !early.ok()) return early;
+  if (!hashes_) return kNotSupported;
+  if (!queue_.has_stream(stream) || size.count() == 0) return kInvalidValue;
+  if (!is_registered(host, Bytes(sizeof(ContentHash))))
+    return refuse("hash_to_host into memory that is not registered");
+  queue_.push(stream, [=, this] {
+    if (ended_) return;
+    if (!is_registered(host, Bytes(sizeof(ContentHash))))
+      return end_device("hash_to_host after its host memory was unregistered");
+    std::vector<std::uint8_t> bytes(size.count());
+    if (!memory_.read(device, bytes.data(), size))
+      return end_device("hash_to_host reads unmapped " + range_text(device, size));
+    const ContentHash hash = content_hash(bytes.data(), bytes.size());
+    std::memcpy(host, &hash, sizeof hash);
   });
   return kOk;
 }

@@ -105,6 +105,9 @@ class FakeDevice final : public runtime::Device {
                                runtime::StreamHandle stream) noexcept override;
   runtime::Status copy_to_device(runtime::DevicePtr device, const void* host, Bytes size,
                                  runtime::StreamHandle stream) noexcept override;
+  runtime::Status prepare_hash() noexcept override;
+  runtime::Status hash_to_host(void* host, runtime::DevicePtr device, Bytes size,
+                               runtime::StreamHandle stream) noexcept override;
   runtime::Status register_host(void* base, Bytes size) noexcept override;
   runtime::Status unregister_host(void* base) noexcept override;
   runtime::Status synchronize() noexcept override;
@@ -127,6 +130,7 @@ class FakeDevice final : public runtime::Device {
   std::map<std::uintptr_t, std::uint64_t> registered_;
   std::vector<std::string> errors_;
   bool ended_ = false;
+  bool hashes_ = false;
   std::uint64_t unready_queries_ = 0;
   Bytes copied_to_host_;
   Bytes copied_to_device_;

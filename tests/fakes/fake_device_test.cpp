@@ -92,6 +92,20 @@ TEST_CASE("fake device: host memory that is not registered is refused") {
   REQUIRE(m.device.errors().size() == 1);
 }
 
+TEST_CASE("fake device: hashing what is not mapped by then ends the device and writes nothing") {
+  Mapped m;
+  const StreamHandle stream = m.device.create_program_stream();
+  std::vector<std::uint8_t> host(64, 0xEE);
+  REQUIRE(m.device.prepare_hash().ok());
+  CHECK(m.device.hash_to_host(host.data(), m.base, MiB(2), stream) ==
+        runtime::kInvalidValue);  // not registered
+  REQUIRE(m.device.register_host(host.data(), Bytes(host.size())).ok());
+  REQUIRE(m.device.hash_to_host(host.data(), m.base, MiB(2), stream).ok());
+  REQUIRE(m.device.unmap(m.base, MiB(2)).ok());
+  REQUIRE(m.device.synchronize() == FakeDevice::kIllegalAddress);
+  REQUIRE(host == std::vector<std::uint8_t>(64, 0xEE));
+}
+
 TEST_CASE("fake device: independent streams run in both orders, ordered ones in one") {
   std::set<std::uint8_t> free_results;
   std::set<std::uint8_t> ordered_results;

@@ -69,6 +69,10 @@ class Interrupted final : public Device {
     if (auto happening = std::exchange(at_copy_in, {})) happening();
     return device_.copy_to_device(at, host, size, stream);
   }
+  Status prepare_hash() noexcept override { return device_.prepare_hash(); }
+  Status hash_to_host(void* host, DevicePtr at, Bytes size, StreamHandle stream) noexcept override {
+    return device_.hash_to_host(host, at, size, stream);
+  }
   Status register_host(void* base, Bytes size) noexcept override { return device_.register_host(base, size); }
   Status unregister_host(void* base) noexcept override { return device_.unregister_host(base); }
   Status synchronize() noexcept override { return device_.synchronize(); }
