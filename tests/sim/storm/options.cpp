@@ -33,6 +33,8 @@ constexpr Row kFeatures[] = {
       "             [--largest KIB] [--features LIST] [--drop STEPS] [--list]\n"
       "A random CUDA program that checks what it reads. LIST is names with commas, 'default', 'all', or\n"
       "'default,-name'; STEPS are numbers and ranges: 3,7-12. --list prints the program and runs nothing.\n"
+      "--forget-wait N leaves out one of the streams' waits: then the program is wrong, and the device must "
+      "tell.\n"
       "Features:\n");
   for (const Row& row : kFeatures)
     std::printf("  %-10s %s%s\n", row.name, row.help, row.on ? "" : " (not by default)");
@@ -138,6 +140,8 @@ Options parse_options(int argc, char** argv) {
       options.features = features_of(value);
     } else if (option == "--drop") {
       options.dropped = steps_of(value);
+    } else if (option == "--forget-wait") {
+      options.forgotten = in(0, 1'000'000);
     } else {
       fail(std::string(option) + " is unknown; see --help");
     }

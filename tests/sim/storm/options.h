@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -26,6 +27,7 @@ struct Options {
   std::size_t set_bytes = std::size_t{10} << 20;  ///< that one launch or copy touches, in whole allocations
   unsigned features = 0;                          ///< a bit for each Feature
   std::set<unsigned> dropped;                     ///< steps that are left out
+  std::optional<unsigned> forgotten;              ///< of all waits of streams, one that is not made
   bool list = false;                              ///< print the program and run nothing
 
   [[nodiscard]] bool has(Feature feature) const {

@@ -1,6 +1,8 @@
 #include "tests/sim/storm/order.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <random>
 #include <vector>
 
@@ -214,6 +216,18 @@ class Orderer {
   std::vector<std::vector<int>> issued_then_;
 };
 
+void forget_wait(unsigned number, Program& program) {
+  for (Operation& operation : program.operations) {
+    if (number < operation.stream_waits.size()) {
+      operation.stream_waits.erase(operation.stream_waits.begin() + number);
+      return;
+    }
+    number -= static_cast<unsigned>(operation.stream_waits.size());
+  }
+  std::fprintf(stderr, "storm: --forget-wait: the program has not so many waits\n");
+  std::exit(2);
+}
+
 }  // namespace
 
 void add_order(const Options& options, Program& program) {
@@ -221,6 +235,7 @@ void add_order(const Options& options, Program& program) {
     operation.waits_for_stream = operation.kind == Kind::kCheck;
   }
   Orderer(options, program).run();
+  if (options.forgotten) forget_wait(*options.forgotten, program);
 }
 
 }  // namespace storm

@@ -10,6 +10,7 @@ from pathlib import Path
 from shrink import ranges
 
 LIMIT_S = 60
+WRONG_ARGUMENTS = 2
 OUT_OF_MEMORY = 3
 OTHER_ERROR = 4
 # What Tidepool says where a program cannot be run in so little (allocator/support/messages.def).
@@ -40,6 +41,8 @@ def arguments(program):
         if name in program:
             words += ["--" + name, str(program[name])]
     words += ["--features", ",".join(program["features"]) or ","]
+    if "forgotten" in program:
+        words += ["--forget-wait", str(program["forgotten"])]
     if program.get("dropped"):
         words += ["--drop", ranges(program["dropped"])]
     return words
