@@ -69,10 +69,10 @@ extern "C" __attribute__((visibility("hidden"), used)) void* tp_route_dlsym(void
                                                                             const void* caller) {
   using namespace tidepool::shim;
   find_real_dlsym();
-  // Functions of the CUDA runtime are found in the scopes as they are, but not because this library has them.
-  if (name != nullptr && std::strncmp(name, "cuda", 4) == 0 && is_runtime_hidden(handle, name, caller)) {
-    (void)real_dlsym(RTLD_NEXT, name);  // for dlerror
-    return reinterpret_cast<void*>(-1);
+  if (name != nullptr && (std::strncmp(name, "cuda", 4) == 0 || std::strncmp(name, "nccl", 4) == 0)) {
+    void* const found = handle_library_dlsym(handle, name, caller);
+    if (found == kNoSymbol) (void)real_dlsym(RTLD_NEXT, name);  // for dlerror
+    return found;
   }
   // Only names of the driver, exactly. "cuInit" but not "cudaMalloc", "cublasCreate" or "curl_easy_init".
   if (name == nullptr || name[0] != 'c' || name[1] != 'u' || name[2] < 'A' || name[2] > 'Z') return nullptr;

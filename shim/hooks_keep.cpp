@@ -1,6 +1,8 @@
 // Calls after which something refers to memory that we cannot follow: what they name stays on the device. And
 // the end of streams and contexts.
 
+#include <algorithm>
+#include <span>
 #include <tuple>
 #include <type_traits>
 
@@ -11,6 +13,7 @@
 #include "shim/managed.h"
 #include "shim/outside_handles.h"
 #include "shim/outside_memory.h"
+#include "shim/runtime_door.h"
 #include "shim/stream_context.h"
 
 namespace tidepool::shim {
@@ -85,6 +88,15 @@ constexpr auto kContextDestroy = [](const auto& call, CUcontext context) noexcep
 };
 
 }  // namespace
+
+bool keep_named(RuntimeHook hook, std::span<const void* const> pointers) noexcept {
+  if (g_mode.load(std::memory_order_acquire) != Mode::kActive || t_depth != 0) return true;
+  const DepthGuard guard;
+  const NoCancel no_cancel;
+  return std::all_of(pointers.begin(), pointers.end(), [hook](const void* pointer) {
+    return keep(reinterpret_cast<std::uintptr_t>(pointer), runtime_hook_name(hook)) == CUDA_SUCCESS;
+  });
+}
 
 TP_HANDLE_PTSZ(cuStreamWaitValue32_v2, kKeepArgument<1>)
 TP_HANDLE_PTSZ(cuStreamWaitValue64_v2, kKeepArgument<1>)

@@ -30,11 +30,17 @@ void* handle_dlsym(void* handle, const char* name) noexcept {
   return route_dlsym(handle, name);
 }
 
-// Programs ask the global scope whether there is a CUDA runtime at all.
-bool is_runtime_hidden(void* handle, const char* name, const void* caller) noexcept {
+// Programs ask the global scope whether there is a CUDA runtime at all. NCCL's functions are also called by
+// pointers from dlsym (ctypes): as long as the process has one NCCL, ours leads there for every caller.
+void* handle_library_dlsym(void* handle, const char* name, const void* caller) noexcept {
   const RuntimeHook hook = find_runtime_hook(name);
-  if (hook == RuntimeHook::kCount) return false;
-  return (handle == RTLD_DEFAULT || handle == _r_debug.r_map) && !is_runtime_visible(hook, caller);
+  if (hook == RuntimeHook::kCount || handle == RTLD_NEXT || t_depth != 0) return nullptr;
+  if (handle == RTLD_DEFAULT || handle == _r_debug.r_map) {
+    return is_runtime_visible(hook, caller) ? nullptr : kNoSymbol;
+  }
+  start_process();
+  if (is_switched_off()) return nullptr;
+  return is_only_nccl(hook, real_dlsym(handle, name)) ? runtime_hook_entry(hook) : nullptr;
 }
 
 TP_HANDLE(cuGetProcAddress, kLookup)

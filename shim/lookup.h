@@ -17,8 +17,12 @@ void reroute(const char* symbol, void** out, cuuint64_t flags) noexcept;
 /// of cuGetProcAddress. Comes down to route_dlsym().
 void* handle_dlsym(void* handle, const char* name) noexcept;
 
-/// Also each library's own: true if dlsym(handle, name), asked by the code at `caller`, would find the
-/// library's function of the CUDA runtime where without it there is none. `name` begins with "cuda".
-bool is_runtime_hidden(void* handle, const char* name, const void* caller) noexcept;
+/// What dlsym shall return where it must be null.
+inline void* const kNoSymbol = reinterpret_cast<void*>(-1);
+
+/// Also each library's own: the same for functions of the CUDA runtime and of NCCL that it stands in front
+/// of; `name` begins with "cuda" or "nccl". kNoSymbol: the code at `caller` would find the library's function
+/// where without it there is none.
+void* handle_library_dlsym(void* handle, const char* name, const void* caller) noexcept;
 
 }  // namespace tidepool::shim

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <new>
+#include <string_view>
 
 #include "shim/module_owner.h"
 #include "shim/own_memory.h"
@@ -118,8 +119,13 @@ void* look_in(const char* path, const char* name, const char* version) noexcept 
   return found;
 }
 
-/// Paths of the CUDA runtimes that are loaded, whoever for.
+bool is_nccls(std::string_view name) noexcept {
+  return name.starts_with("nccl");
+}
+
+/// Paths of the libraries of one kind that are loaded, whoever for.
 struct Runtimes {
+  std::string_view kind;  // as in library_names.def
   static constexpr std::size_t kMost = 8;
   static constexpr std::size_t kPath = 4096;
   std::size_t count = 0;
@@ -129,7 +135,7 @@ struct Runtimes {
 int note_runtime(dl_phdr_info* info, std::size_t, void* context) noexcept {
   auto& runtimes = *static_cast<Runtimes*>(context);
   const bool fits = runtimes.count < Runtimes::kMost && std::strlen(info->dlpi_name) < Runtimes::kPath;
-  if (fits && module_of_file(info->dlpi_name).owner == Owner::kCudart) {
+  if (fits && module_of_file(info->dlpi_name).name == runtimes.kind) {
     std::strcpy(runtimes.paths[runtimes.count++], info->dlpi_name);  // NOLINT: its length was checked
   }
   return 0;
@@ -137,6 +143,7 @@ int note_runtime(dl_phdr_info* info, std::size_t, void* context) noexcept {
 
 void* find_anywhere(const char* name) noexcept {
   auto* const runtimes = new (take_own_memory(sizeof(Runtimes))) Runtimes;
+  runtimes->kind = is_nccls(name) ? "libnccl" : "libcudart";
   ::dl_iterate_phdr(&note_runtime, runtimes);
   void* found = nullptr;
   for (std::size_t i = 0; i < runtimes->count && found == nullptr; ++i) {
@@ -152,7 +159,8 @@ bool is_ours(const void* function) noexcept {
 
 // The loader's own order: the global scope, then the module's own.
 void* find_in_scope(const char* name, const link_map* caller) noexcept {
-  const char* const version = caller != nullptr ? version_asked_by(caller) : nullptr;
+  // NCCL's functions have none.
+  const char* const version = caller != nullptr && !is_nccls(name) ? version_asked_by(caller) : nullptr;
   void* next = look(RTLD_NEXT, name, nullptr);
   // Another preloaded tool has no versions and serves them all, which dlvsym does not say; a runtime has one.
   if (next != nullptr && version != nullptr && module_of(next).owner == Owner::kCudart) {
@@ -187,6 +195,11 @@ void* next_runtime(RuntimeHook hook, const void* caller) noexcept {
   void* const function = resolve(runtime_hook_name(hook), place.map);
   if (function != nullptr) keep({hook, place, function, place_of(function)});
   return function;
+}
+
+bool is_only_nccl(RuntimeHook hook, const void* function) noexcept {
+  const char* const name = runtime_hook_name(hook);
+  return function != nullptr && is_nccls(name) && find_anywhere(name) == function;
 }
 
 bool is_runtime_visible(RuntimeHook hook, const void* caller) noexcept {

@@ -13,6 +13,10 @@ namespace tidepool::shim {
 /// places. Hook-safe once kept, and takes no lock; the first time it asks the loader.
 void* next_runtime(RuntimeHook hook, const void* caller) noexcept;
 
+/// True if the hook is one of NCCL's, and the function the one that next_runtime() finds for callers that
+/// link none.
+bool is_only_nccl(RuntimeHook hook, const void* function) noexcept;
+
 /// True if code at `caller` would find the function's symbol without this library. Asks the loader.
 bool is_runtime_visible(RuntimeHook hook, const void* caller) noexcept;
 

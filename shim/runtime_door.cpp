@@ -1,4 +1,4 @@
-// The runtime door: exported functions of the CUDA runtime that note who called and go on.
+// The runtime door: exported functions of the CUDA runtime and of NCCL that take note and go on.
 
 #include "shim/runtime_door.h"
 
@@ -14,15 +14,19 @@
 // As in hook_table.cpp an exported symbol is a jump through its slot. The slot's address is for
 // tp_runtime_jump.
 extern "C" {
-#define TP_STUB(name)                                                    \
-  asm(".pushsection .text\n"                                             \
-      ".globl " #name "\n.type " #name ", @function\n.p2align 4\n" #name \
-      ":\n  endbr64\n  leaq tp_runtime_slot_" #name                      \
-      "(%rip), %rax\n  jmp *(%rax)\n"                                    \
+#define TP_STUB(name)                                                                         \
+  void tp_runtime_entry_##name() __attribute__((visibility("hidden")));                       \
+  asm(".pushsection .text\n"                                                                  \
+      ".globl " #name "\n.type " #name ", @function\n.globl tp_runtime_entry_" #name          \
+      "\n.hidden tp_runtime_entry_" #name "\n.p2align 4\n" #name ":\ntp_runtime_entry_" #name \
+      ":\n  endbr64\n  leaq tp_runtime_slot_" #name                                           \
+      "(%rip), %rax\n  jmp *(%rax)\n"                                                         \
       ".size " #name ", .-" #name "\n.popsection\n");
 #define TP_RUNTIME(name, ...) TP_STUB(name)
 #define TP_RUNTIME_PTSZ(name, ...) TP_STUB(name) TP_STUB(name##_ptsz)
+#define TP_NCCL(name, ...) TP_STUB(name)
 #include "shim/runtime_hooks.def"
+#undef TP_NCCL
 #undef TP_RUNTIME
 #undef TP_RUNTIME_PTSZ
 #undef TP_STUB
@@ -32,6 +36,7 @@ namespace tidepool::shim {
 namespace {
 
 constexpr int kSymbolNotFound = 302;  // cudaErrorSharedObjectSymbolNotFound
+constexpr int kNcclCudaError = 1;     // ncclUnhandledCudaError
 
 struct ThreadMark {
   RuntimeMark mark;
@@ -57,6 +62,16 @@ class MarkGuard {
   const bool is_ours_;
 };
 
+const void* pointer_in(const void* pointer) noexcept {
+  return pointer;
+}
+const void* pointer_in(std::size_t) noexcept {
+  return nullptr;
+}
+const void* pointer_in(int) noexcept {
+  return nullptr;
+}
+
 template <RuntimeHook H, class F = typename RuntimeHookType<H>::Function>
 struct Door;
 template <RuntimeHook H, class... A>
@@ -66,6 +81,10 @@ struct Door<H, int(A...)> {
     start_process();
     const auto next = reinterpret_cast<int (*)(A...)>(next_runtime(H, caller));
     if (next == nullptr) return kSymbolNotFound;
+    if constexpr (RuntimeHookType<H>::kNamesMemory) {
+      const void* const pointers[] = {pointer_in(args)...};
+      return keep_named(H, pointers) ? next(args...) : kNcclCudaError;
+    }
     const MarkGuard guard({caller, H}, reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)));
     return next(args...);
   }
@@ -87,7 +106,9 @@ extern "C" {
       tp_runtime_slot_##name = &tidepool::shim::Door<tidepool::shim::RuntimeHook::name>::call;
 #define TP_RUNTIME(name, ...) TP_SLOT(name)
 #define TP_RUNTIME_PTSZ(name, ...) TP_SLOT(name) TP_SLOT(name##_ptsz)
+#define TP_NCCL(name, ...) TP_SLOT(name)
 #include "shim/runtime_hooks.def"
+#undef TP_NCCL
 #undef TP_RUNTIME
 #undef TP_RUNTIME_PTSZ
 #undef TP_SLOT
@@ -148,10 +169,14 @@ namespace {
 const struct Row {
   const char* name;
   void* slot;
+  void* entry;
 } kRows[] = {
-#define TP_RUNTIME(name, ...) {#name, &tp_runtime_slot_##name},
+#define TP_RUNTIME(name, ...) \
+  {#name, &tp_runtime_slot_##name, reinterpret_cast<void*>(&tp_runtime_entry_##name)},
 #define TP_RUNTIME_PTSZ(name, ...) TP_RUNTIME(name) TP_RUNTIME(name##_ptsz)
+#define TP_NCCL(name, ...) TP_RUNTIME(name)
 #include "shim/runtime_hooks.def"
+#undef TP_NCCL
 #undef TP_RUNTIME
 #undef TP_RUNTIME_PTSZ
 };
@@ -163,8 +188,12 @@ const char* runtime_hook_name(RuntimeHook hook) noexcept {
   return kRows[static_cast<std::size_t>(hook)].name;
 }
 
+void* runtime_hook_entry(RuntimeHook hook) noexcept {
+  return kRows[static_cast<std::size_t>(hook)].entry;
+}
+
 RuntimeHook find_runtime_hook(std::string_view symbol) noexcept {
-  if (!symbol.starts_with("cuda")) return RuntimeHook::kCount;
+  if (!symbol.starts_with("cuda") && !symbol.starts_with("nccl")) return RuntimeHook::kCount;
   for (std::size_t i = 0; i < kRuntimeHookCount; ++i) {
     if (symbol == kRows[i].name) return static_cast<RuntimeHook>(i);
   }

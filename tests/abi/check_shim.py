@@ -28,7 +28,7 @@ def check_exports(library, tables):
     found += [
         f"{name} is exported as {version}"
         for name, version in versioned
-        if name.startswith("cuda") or name in STANDS_IN_FRONT
+        if name.startswith(("cuda", "nccl")) or name in STANDS_IN_FRONT
     ]
     dlsym = {(name, version) for name, version in exported if name == "dlsym"}
     if dlsym != DLSYM:

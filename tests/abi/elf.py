@@ -45,7 +45,7 @@ def unique_symbols(library):
 def hook_names(table):
     """The names that the rows of a hook table export."""
     names = set()
-    for macro, name in re.findall(r"^\s*(TP_(?:HOOK|RUNTIME)\w*)\s*\(\s*(\w+)", Path(table).read_text(), re.MULTILINE):
+    for macro, name in re.findall(r"^\s*(TP_(?:HOOK|RUNTIME|NCCL)\w*)\s*\(\s*(\w+)", Path(table).read_text(), re.MULTILINE):
         names.add(name)
         for twin in ("PTSZ", "PTDS"):
             if macro.endswith("_" + twin):

@@ -4,30 +4,12 @@
 
 #include <catch2/catch.hpp>
 #include <cstddef>
-#include <type_traits>
 
 #include "shim/runtime_door.h"
+#include "tests/shim/runtime/abi_alike.h"
 
 namespace tidepool::shim {
 namespace {
-
-template <class Ours, class Theirs>
-constexpr bool is_passed_alike() {
-  if constexpr (std::is_pointer_v<Theirs>) return std::is_pointer_v<Ours>;
-  if constexpr (std::is_class_v<Theirs>) {
-    return std::is_class_v<Ours> && std::is_trivially_copyable_v<Ours> && sizeof(Ours) == sizeof(Theirs) &&
-           alignof(Ours) == alignof(Theirs);
-  }
-  const bool is_number = std::is_integral_v<Theirs> || std::is_enum_v<Theirs>;
-  return is_number && std::is_integral_v<Ours> && sizeof(Ours) == sizeof(Theirs);
-}
-
-template <class Ours, class Theirs>
-struct Alike : std::false_type {};
-template <class R, class... A, class S, class... B>
-requires(sizeof...(A) == sizeof...(B)) struct Alike<R(A...), S(B...)>
-    : std::bool_constant<is_passed_alike<R, S>() && (is_passed_alike<A, B>() && ...)> {
-};
 
 // A check that takes everything for alike would be worth nothing.
 static_assert(!Alike<int(void*), cudaError_t(void*, int)>::value);
@@ -39,7 +21,9 @@ static_assert(!Alike<int(RuntimePitchedPtr), cudaError_t(cudaExtent)>::value);
 // A twin takes what its function takes.
 #define TP_RUNTIME(name, ...) static_assert(Alike<__VA_ARGS__, decltype(::name)>::value, #name);
 #define TP_RUNTIME_PTSZ(name, ...) TP_RUNTIME(name, __VA_ARGS__)
+#define TP_NCCL(name, ...)
 #include "shim/runtime_hooks.def"
+#undef TP_NCCL
 #undef TP_RUNTIME
 #undef TP_RUNTIME_PTSZ
 

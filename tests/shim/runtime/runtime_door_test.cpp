@@ -56,6 +56,11 @@ TEST_CASE("runtime door: switched off, calls jump on and leave no frame") {
   expect_passes(probe("disabled", {{"TIDEPOOL_DISABLE", "1"}}));
 }
 
+// TMS#88, sglang PR#40648: NCCL reads and writes what no argument of a kernel shows.
+TEST_CASE("runtime door: what NCCL is given is on the device, however it is called, and stays there") {
+  expect_passes(probe("nccl", {{"TIDEPOOL_CHECK", "full"}}));
+}
+
 TEST_CASE("runtime door: another preloaded library with the same functions is passed, in either order") {
   const std::string other = kFolder + "/libother_preload.so";
   expect_passes(probe("other_preload", {}, other, ""));

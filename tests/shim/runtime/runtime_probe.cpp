@@ -4,6 +4,7 @@
 #include <csetjmp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tests/shim/own_page.h"
 #include "tests/shim/probe.h"
@@ -176,6 +177,43 @@ void disabled() {
   expect_no_frame(user_of(open_in_folder("libcudnn_user.so"), "libcudart.so.12"), "libcudnn_user");
 }
 
+// What NCCL is given is there when its kernels come to it, and stays.
+void nccl() {
+  using AllReduce = int(const void*, void*, std::size_t, int, int, void*, CUstream);
+  using Reduce = int(const void*, void*, std::size_t, int, int, int, void*, CUstream);
+  start();
+  void* const library = open_in_folder("libnccl.so.2");
+  const auto all_reduce = reinterpret_cast<AllReduce*>(dlsym(library, "ncclAllReduce"));
+  const auto reduce = reinterpret_cast<Reduce*>(dlsym(library, "ncclReduce"));
+  EXPECT(is_hook(reinterpret_cast<const void*>(all_reduce)) && dlsym(library, "ncclSend") == nullptr);
+  EXPECT(is_hook(dlsym(RTLD_DEFAULT, "ncclAllReduce")) == false);  // its owner keeps it to himself
+  std::vector<CUdeviceptr> blocks(12);
+  const auto touch_all = [&] {
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      EXPECT(DRIVER(cuMemsetD8_v2)(blocks[i], static_cast<unsigned char>(i + 1), 4 * kMiB) == CUDA_SUCCESS);
+    }
+  };
+  for (CUdeviceptr& block : blocks) EXPECT(DRIVER(cuMemAlloc_v2)(&block, 4 * kMiB) == CUDA_SUCCESS);
+  touch_all();
+  const auto pointer = [&](std::size_t i) { return reinterpret_cast<void*>(blocks[i] + 1000); };
+  const auto expect_byte = [&](std::size_t i, unsigned char wanted) {
+    unsigned char byte = 0;
+    EXPECT(DRIVER(cuMemcpyDtoH_v2)(&byte, blocks[i] + 1100, 1) == CUDA_SUCCESS && byte == wanted);
+  };
+  // The first two have left the device by now.
+  EXPECT(all_reduce(pointer(0), pointer(1), 4096, 0, 0, nullptr, nullptr) == 0);
+  EXPECT(DRIVER(cuCtxSynchronize)() == CUDA_SUCCESS);
+  expect_byte(1, 1);
+  int comm = 0;
+  EXPECT(reduce(pointer(11), pointer(1), 4096, 1, 2, 3, &comm, nullptr) == 0);
+  EXPECT(DRIVER(cuCtxSynchronize)() == CUDA_SUCCESS);
+  expect_byte(1, 12);
+  // They stay while others come and go, for a queue that NCCL reads later.
+  touch_all();
+  EXPECT(DRIVER(cuCtxSynchronize)() == CUDA_SUCCESS);
+  for (const CUdeviceptr block : blocks) EXPECT(DRIVER(cuMemFree_v2)(block) == CUDA_SUCCESS);
+}
+
 // Another preloaded library with the same functions, behind ours or in front of it, is passed as ever.
 void other_preload() {
   start();
@@ -205,6 +243,8 @@ int main(int argc, char** argv) {
     marks();
   else if (which == "disabled")
     disabled();
+  else if (which == "nccl")
+    nccl();
   else if (which == "other_preload")
     other_preload();
   else

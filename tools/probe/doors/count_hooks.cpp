@@ -106,8 +106,8 @@ void* handle_dlsym(void* handle, const char* name) noexcept {
 }
 
 // It has none.
-bool is_runtime_hidden(void*, const char*, const void*) noexcept {
-  return false;
+void* handle_library_dlsym(void*, const char*, const void*) noexcept {
+  return nullptr;
 }
 
 bool handle_unknown(const char* symbol) noexcept {
