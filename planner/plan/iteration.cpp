@@ -137,7 +137,7 @@ bool IterationDetector::may_replace(std::uint64_t period) const noexcept {
   if (period_ == 0) return true;
   if (synced_ && period == period_) return false;
   const bool explains_most = explained() * 10 >= covered() * 9;
-  if (period >= 2 * std::uint64_t{period_} && (!explains_most || is_nested(period))) return true;
+  if (period >= 2 * std::uint64_t{period_}) return !explains_most || is_nested(period);
   return !synced_ && run_ + distance_ > explained();
 }
 
@@ -145,8 +145,8 @@ bool IterationDetector::may_replace(std::uint64_t period) const noexcept {
 // around it that the longer one gives back: the activation between the layers of a network, gradients between
 // the steps that gather them.
 bool IterationDetector::is_nested(std::uint64_t period) const noexcept {
-  if (!synced_) return false;
-  const std::uint64_t since_start = (phase_ + period_ - start_) % period_;
+  const std::uint64_t since_start = count_ - last_start_;
+  if (since_start > period) return false;
   std::int64_t live = 0;  // before the operation, against now
   std::int64_t least = 0;
   std::int64_t most = 0;
@@ -206,7 +206,8 @@ bool IterationDetector::adopt(std::uint32_t period) noexcept {
   const std::uint64_t before_end = start_ == 0 ? 0 : period_ - start_;  // operations since the last start
   const std::uint64_t whole = (history - before_end) / period_;
   iterations_ = exact_ = whole;
-  first_ = count_ - before_end - whole * period_;
+  last_start_ = count_ - before_end;
+  first_ = last_start_ - whole * period_;
   covered_from_ = count_ - history;
   unexplained_ = 0;
   is_steady_ = true;
@@ -256,6 +257,7 @@ bool IterationDetector::step_on() noexcept {
   if (!step(phase_)) [[likely]]
     return false;
   ++iterations_;
+  last_start_ = count_;
   if (exact_so_far_) ++exact_;
   last_exact_ = exact_so_far_;
   exact_so_far_ = true;

@@ -133,6 +133,8 @@ class IterationDetector {
   std::uint32_t phase_ = 0;   ///< of the operation that is expected next
   std::uint32_t start_ = 0;   ///< phase of the first operation of an iteration
   std::uint64_t first_ = 0;
+  std::uint64_t last_start_ =
+      0;  ///< position of the first operation of the last iteration that was seen to begin
   std::uint64_t iterations_ = 0;
   std::uint64_t exact_ = 0;
   std::uint64_t covered_from_ = 0;
