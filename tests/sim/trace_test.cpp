@@ -26,10 +26,11 @@ struct Traced {
   std::uint64_t launches = 0;
   std::uint64_t unnamed_launches = 0;  ///< of kernels without a name before them
   std::map<CopyKind, std::uint64_t> copies;
-  std::map<CopyKind, std::uint64_t> copied;  ///< bytes
-  std::map<MoveKind, std::uint64_t> moved;   ///< bytes
-  std::uint64_t unknown_blocks = 0;          ///< in lists, without an allocation before
-  std::uint64_t live = 0;                    ///< allocations less frees
+  std::map<CopyKind, std::uint64_t> copied;        ///< bytes
+  std::map<MoveKind, std::uint64_t> moved;         ///< bytes
+  std::uint64_t unknown_blocks = 0;                ///< in lists, without an allocation before
+  std::uint64_t live = 0;                          ///< allocations less frees
+  std::map<std::uint32_t, std::uint64_t> threads;  ///< launches of each
   IterationRecord last_mark;
   std::uint64_t marks = 0;  ///< of the last mark's period
   std::map<std::uint32_t, std::vector<Frame>> stacks;
@@ -48,6 +49,7 @@ class Reading {
   void operator()(const LaunchRecord& record) {
     ++to_.launches;
     launches_[head.sequence] = true;
+    ++to_.threads[head.thread];
     if (kernels_[record.kernel].empty()) ++to_.unnamed_launches;
     check_blocks(record.blocks);
   }
@@ -167,6 +169,34 @@ TEST_CASE("recorder: the trace holds what the device did, no more and no less") 
   CHECK(copies[CopyKind::kMemset] == number_in(traced.report, "memsets", "count"));
   CHECK(copied[CopyKind::kMemset] == number_in(traced.report, "memsets", "bytes"));
   CHECK(copies[CopyKind::kOther] == 0);
+}
+
+TEST_CASE("recorder: threads that launch at the same time are recorded as they were ordered") {
+  const ScratchFolder folder;
+  const Traced traced = run_traced(folder, {.steps = 4, .budget = "60MiB", .arguments = {"--threads", "3"}});
+  REQUIRE(traced.outcome.code() == 0);
+  CHECK_FALSE(traced.damage.any());
+  CHECK(traced.info.dropped == 0);
+  CHECK(traced.threads.size() >= 3);
+  CHECK(traced.launches == number_in(traced.report, "operations", "kernels"));
+  CHECK(traced.unnamed_launches == 0);
+  CHECK(traced.unknown_blocks == 0);  // no block is used before the record of its allocation
+  CHECK(traced.live == 0);
+}
+
+TEST_CASE("recorder: the command's report tells what was recorded") {
+  const ScratchFolder folder;
+  const Traced traced = run_traced(folder, {.budget = "40MiB", .level = "stacks"});
+  REQUIRE(traced.outcome.code() == 0);
+  const Outcome report = run({{built("bin/tidepool"), "report", traced.folder}, "", {}, false, false});
+  INFO(report.out);
+  REQUIRE(report.code() == 0);
+  CHECK(report.out.find("  steps     " + describe(traced.verdict) + "\n") != std::string::npos);
+  CHECK(report.out.find(" operations in ") != std::string::npos);
+  CHECK(report.out.find("; allocated at train_mlp+0x") != std::string::npos);
+  const Outcome json =
+      run({{built("bin/tidepool"), "report", "--json", traced.folder}, "", {}, false, false});
+  CHECK(json.out.find("\"period\": " + std::to_string(traced.verdict.period) + ",") != std::string::npos);
 }
 
 TEST_CASE("recorder: each training job's steps are its iterations, whatever moves") {
