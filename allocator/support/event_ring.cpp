@@ -13,6 +13,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "allocator/support/options.h"
 #include "allocator/support/run_file.h"
 #include "allocator/support/text_writer.h"
 
@@ -52,6 +53,8 @@ void fill_header(EventRingLayout& ring) noexcept {
   ring.start_ns = monotonic_now().count();
   ring.rank = rank_of_process();
   TextWriter(ring.program, sizeof ring.program).put(program_invocation_short_name);
+  const char* const run_id = std::getenv(kRunIdVariable);
+  TextWriter(ring.run_id, sizeof ring.run_id).put(run_id == nullptr ? "" : run_id);
   read_arguments(ring);
   ring.magic.store(kEventRingMagic, std::memory_order_release);
 }

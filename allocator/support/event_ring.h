@@ -50,6 +50,7 @@ struct EventRingLayout {
   std::int64_t start_ns;       ///< CLOCK_MONOTONIC at that time
   std::int64_t rank;           ///< from the job starter's variables; -1 without
   char program[64];            ///< zero-terminated
+  char run_id[64];             ///< kRunIdVariable; zero-terminated; empty without tidepool run
   std::uint32_t argument_bytes;
   char arguments[2048];  ///< as /proc/PID/cmdline has them, cut
   /// The number of the next event: how many there were. On a cache line of its own: every thread adds to it.

@@ -200,7 +200,9 @@ Options load_options(const char* const* environment, OptionIssues* issues) noexc
     const std::string_view text = *entry;
     const std::size_t equals = text.find('=');
     const std::string_view name = text.substr(0, equals);
-    if (!name.starts_with(kPrefix) || name.starts_with(kTestPrefix) || equals == text.npos) continue;
+    if (!name.starts_with(kPrefix) || name.starts_with(kTestPrefix) || name == kRunIdVariable ||
+        equals == text.npos)
+      continue;
     const OptionRow* const row = find_option(name);
     if (row == nullptr) {
       if (OptionIssue* const issue = issues->add(true)) {

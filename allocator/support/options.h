@@ -158,13 +158,17 @@ class OptionIssues {
   bool any_error_ = false;
 };
 
+/// Set by `tidepool run` for what it starts, and no option: which run a process belongs to, where several
+/// share a folder.
+inline constexpr char kRunIdVariable[] = "TIDEPOOL_RUN_ID";
+
 /// Every option at its default. Hook-safe.
 Options default_options() noexcept;
 
 /// Reads every TIDEPOOL_ variable of an environment block (null-terminated array of "NAME=value"; may be
 /// null). A refused value leaves the default and adds an error; an unknown name adds a warning. As with
-/// getenv, the first of two equal names counts. TIDEPOOL_TEST_* belongs to the project's tests and is
-/// ignored. Hook-safe.
+/// getenv, the first of two equal names counts. kRunIdVariable is no option, and TIDEPOOL_TEST_* belongs to
+/// the project's tests and is ignored. Hook-safe.
 Options load_options(const char* const* environment, OptionIssues* issues) noexcept;
 
 /// device_reserve for a device of this size, "auto" resolved. Never more than the device.

@@ -148,6 +148,26 @@ TEST_CASE("log: one that is there already goes on, with a header for each proces
   CHECK(lines[7].find("run_end") != std::string::npos);
 }
 
+TEST_CASE("log: runs that share a folder, beside or inside each other, write each event once") {
+  ScratchFolder folder;
+  const std::string shared =
+      "TIDEPOOL_TEST_EVENTS=50 " + kTidepool + " run --run-dir " + (folder / "a%%b") + " sleep 0.5";
+  run({{"/bin/sh", "-c", shared + " & " + shared + " & wait"}, "", {}, false, false});
+  // A run inside a run finds the folder as it is, also with a % in its name.
+  const Outcome nested = run(job("50", {"--run-dir", folder / "a%%b", kTidepool, "run", "sleep", "0.3"}));
+  CHECK(nested.code() == 0);
+  int programs = 0;
+  for (const std::string& name : logs_in(folder / "a%b")) {
+    const auto lines = lines_of((folder / "a%b") + "/" + name);
+    INFO(name);
+    const bool has_end = lines.back().find("run_end") != std::string::npos;
+    CHECK(lines.size() == 1 + 50 + (has_end ? 1 : 0));
+    programs += lines[0].find("\"sleep\"") != std::string::npos ? 1 : 0;
+  }
+  CHECK(programs == 4);  // three that sleep, and the run inside a run
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"a%b"});
+}
+
 TEST_CASE("log: rings of an earlier run in the same folder are not read again") {
   ScratchFolder folder;
   for (int i = 1; i <= 2; ++i) {

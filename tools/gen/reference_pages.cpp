@@ -61,6 +61,9 @@ Page variables_page() {
       "| `LD_PRELOAD` | `tidepool run` puts the library in front of what is there; run-time libraries of "
       "sanitizers "
       "stay first |\n"
+      "| `TIDEPOOL_RUN_ID` | set by `tidepool run` for what it starts: which run a process belongs to, where "
+      "several "
+      "share a folder |\n"
       "| `XDG_RUNTIME_DIR`, `TMPDIR` | where `tidepool run` makes its private folder, unless "
       "`TIDEPOOL_RUN_DIR` names "
       "one. The program sees its path in `TIDEPOOL_RUN_DIR`; it is gone when the run has ended |\n";

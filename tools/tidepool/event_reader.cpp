@@ -48,8 +48,11 @@ std::optional<EventReader> EventReader::open(const std::string& path) {
 
 EventReader::EventReader(const EventRingLayout* ring)
     : ring_(ring),
-      source_{ring->pid, ring->start_unix_ns, ring->rank,
+      source_{ring->pid,
+              ring->start_unix_ns,
+              ring->rank,
               std::string(ring->program, strnlen(ring->program, sizeof ring->program)),
+              std::string(ring->run_id, strnlen(ring->run_id, sizeof ring->run_id)),
               split_arguments(*ring)} {}
 
 EventReader::EventReader(EventReader&& other) noexcept

@@ -26,6 +26,7 @@ struct EventSource {
   std::int64_t start_unix_ns;
   std::int64_t rank;  ///< -1: none
   std::string program;
+  std::string run_id;
   std::vector<std::string> arguments;
 };
 

@@ -63,11 +63,11 @@ void LogWriter::open(Log& log) {
   log.logger->set_error_handler([this](const std::string& problem) { note_problem(problem); });
 }
 
-LogWriter::LogWriter(std::string name, Bytes most, std::string folder, std::set<std::string> except)
+LogWriter::LogWriter(std::string name, Bytes most, std::string folder, std::string run_id)
     : name_(std::move(name)),
       most_(most),
       folder_(std::move(folder)),
-      except_(std::move(except)),
+      run_id_(std::move(run_id)),
       options_(set_options_json()) {}
 
 LogWriter::~LogWriter() = default;
@@ -101,9 +101,13 @@ std::string LogWriter::path_of(const std::string& ring, const EventSource& sourc
 
 void LogWriter::find_rings() {
   for (const std::string& ring : list_event_rings(folder_)) {
-    if (except_.contains(ring) || logs_.contains(ring)) continue;
+    if (not_ours_.contains(ring) || logs_.contains(ring)) continue;
     std::optional<EventReader> reader = EventReader::open(folder_ + "/" + ring);
     if (!reader) continue;  // not complete yet, or of another version
+    if (reader->source().run_id != run_id_) {
+      not_ours_.insert(ring);
+      continue;
+    }
     const std::string run = std::filesystem::path(folder_).filename().string();
     std::string header = log_header_json(reader->source(), run, options_) + "\n";
     std::string path = path_of(ring, reader->source());

@@ -17,9 +17,9 @@ namespace tidepool::tools {
 /// them.
 class LogWriter {
  public:
-  /// `name` is the template of the logs (TIDEPOOL_LOG_FILE), `folder` where the rings are; rings named in
-  /// `except` are of earlier runs.
-  LogWriter(std::string name, Bytes most, std::string folder, std::set<std::string> except);
+  /// `name` is the template of the logs (TIDEPOOL_LOG_FILE), `folder` where the rings are. Only those with
+  /// this run's id are read: a folder may be shared with other runs, before, beside and inside this one.
+  LogWriter(std::string name, Bytes most, std::string folder, std::string run_id);
   ~LogWriter();
   LogWriter(const LogWriter&) = delete;
   LogWriter& operator=(const LogWriter&) = delete;
@@ -43,7 +43,8 @@ class LogWriter {
   std::string name_;
   Bytes most_;
   std::string folder_;
-  std::set<std::string> except_;
+  std::string run_id_;
+  std::set<std::string> not_ours_;  ///< rings of other runs
   std::string options_;
   std::string problem_;
   std::set<std::string> paths_;                       ///< of the logs: no two processes share one

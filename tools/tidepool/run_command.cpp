@@ -10,10 +10,10 @@
 #include <string>
 #include <string_view>
 
+#include "allocator/support/options.h"
 #include "allocator/support/units.h"
 #include "tools/tidepool/commands.h"
 #include "tools/tidepool/console.h"
-#include "tools/tidepool/event_reader.h"
 #include "tools/tidepool/log_writer.h"
 #include "tools/tidepool/progress.h"
 #include "tools/tidepool/run_folder.h"
@@ -46,6 +46,8 @@ std::optional<RunFolder>& make_folder(const RunPlan& plan, std::optional<RunFold
     folder.emplace(plan.run_dir);
   }
   if (!folder->path().empty()) setenv("TIDEPOOL_RUN_DIR", folder->path().c_str(), 1);
+  const std::string id = std::to_string(getpid()) + "-" + std::to_string(monotonic_now().count());
+  setenv(kRunIdVariable, id.c_str(), 1);
   return folder;
 }
 
@@ -66,17 +68,16 @@ int run_command(std::span<char*> words) {
 
   std::optional<RunFolder> folder;
   std::set<std::string> older;
-  std::set<std::string> older_rings;
   if (!plan.options->disable) {
     if (make_folder(plan, folder)->path().empty())
       return say("run: %s", folder->problem().c_str()), kExitRefused;
     older = list_stats_pages(folder->path());
-    for (const std::string& ring : list_event_rings(folder->path())) older_rings.insert(ring);
   }
 
   std::optional<LogWriter> log;
   if (folder && wants_log(plan))
-    log.emplace(plan.options->log_file.c_str(), plan.options->log_max, folder->path(), older_rings);
+    log.emplace(plan.options->log_file.c_str(), plan.options->log_max, folder->path(),
+                getenv(kRunIdVariable));
   const Nanos start = monotonic_now();
   std::optional<ProgressLine> progress;
   if (folder && !quiet && plan.arguments.flags.has("--progress"))

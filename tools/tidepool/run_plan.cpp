@@ -76,6 +76,8 @@ std::optional<int> prepare_run(std::span<char*> words, RunPlan& plan) {
     return 0;
   }
   plan.old_environment = environment();
+  const char* const inherited = getenv("TIDEPOOL_RUN_DIR");
+  const std::string outer_run_dir = inherited == nullptr ? "" : inherited;
   for (const auto& [row, value] : plan.arguments.options) setenv(row->variable, value.c_str(), 1);
   if (const auto problem = apply_config(plan.arguments.flags.value_of("--config"))) return refuse(*problem);
   plan.options = std::make_unique<Options>();
@@ -91,7 +93,9 @@ std::optional<int> prepare_run(std::span<char*> words, RunPlan& plan) {
   if (const auto problem = prepare_preload(program.path)) return refuse(*problem);
   if (!plan.options->run_dir.empty()) {
     const char* const text = plan.options->run_dir.c_str();
-    plan.run_dir = fill_template(text, template_values(program.path), &error);
+    // Inside another run the variable names that run's folder, as it is.
+    const bool is_outer = getenv(kRunIdVariable) != nullptr && outer_run_dir == text;
+    plan.run_dir = is_outer ? text : fill_template(text, template_values(program.path), &error);
     if (!error.empty()) return refuse(std::string("the run folder ") + text + " is not valid: " + error);
   }
   // A mistake in the name of the logs is found before anything starts.
