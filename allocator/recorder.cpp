@@ -11,6 +11,12 @@
 
 namespace tidepool::runtime {
 
+namespace {
+
+constexpr std::uint32_t kLeastMarked = 8;
+
+}  // namespace
+
 constinit std::atomic<bool> Recorder::on{false};
 constinit std::atomic<bool> Recorder::timing{false};
 constinit Recorder Recorder::only;
@@ -96,19 +102,18 @@ void Recorder::operation(const Record& record) noexcept {
   const plan::Operation operation = plan::operation_of(record);
   while (detector_busy_.exchange(true, std::memory_order_acquire)) ::sched_yield();
   const bool has_ended = detector_->add(operation);
-  if (has_ended) [[unlikely]]
+  // Of the shortest periods there would be almost as many marks as operations.
+  if (has_ended && detector_->followed_period() >= kLeastMarked) [[unlikely]]
     return mark_iteration();
   detector_busy_.store(false, std::memory_order_release);
 }
 
-// Of the shortest periods there would be almost as many marks as operations.
 void Recorder::mark_iteration() noexcept {
-  constexpr std::uint64_t kLeastPeriod = 8;
   const plan::IterationVerdict verdict = detector_->verdict();
   const bool was_exact = detector_->last_was_exact();
-  if (verdict.period >= kLeastPeriod) choose_timing(verdict.period);
+  if (verdict.is_periodic()) choose_timing(verdict.period);
   detector_busy_.store(false, std::memory_order_release);
-  if (verdict.period < kLeastPeriod) return;
+  if (!verdict.is_periodic()) return;
   (void)write(plan::IterationRecord{verdict.iterations, verdict.period, was_exact ? 1u : 0u});
 }
 

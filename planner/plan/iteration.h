@@ -82,6 +82,8 @@ class IterationDetector {
   bool add(const Operation& operation) noexcept;
 
   [[nodiscard]] IterationVerdict verdict() const noexcept;
+  /// Operations of the iterations that are followed; 0: none. Whether that is a verdict, verdict() says.
+  [[nodiscard]] std::uint32_t followed_period() const noexcept { return period_; }
   /// When add() said that an iteration ended: whether it had exactly the operations of the period.
   [[nodiscard]] bool last_was_exact() const noexcept { return last_exact_; }
 
