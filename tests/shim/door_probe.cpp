@@ -74,6 +74,25 @@ void lookup_door() {
   EXPECT(lookup("cuMemFree", nullptr, 12000, 0, nullptr) == CUDA_ERROR_INVALID_VALUE);
 }
 
+// The runtime's way to a driver function, which NCCL and PyTorch take, ends in the same lookup.
+void entry_point_door() {
+  void* const runtime = dlopen("libcudart.so.13", RTLD_NOW | RTLD_LOCAL);
+  EXPECT(runtime != nullptr);
+  const auto by_version = reinterpret_cast<int (*)(const char*, void**, unsigned, unsigned long long, int*)>(
+      dlsym(runtime, "cudaGetDriverEntryPointByVersion"));
+  EXPECT(by_version != nullptr);
+  void* found = nullptr;
+  int status = 99;
+  const auto ask = [&](const char* name, unsigned version, unsigned long long flags) {
+    return by_version(name, &found, version, flags, &status) == 0 && status == 0;
+  };
+  constexpr unsigned long long kPerThread = 2;  // cudaEnablePerThreadDefaultStream
+  EXPECT(ask("cuMemAlloc", 12000, 0) && found == dlsym(driver(), "cuMemAlloc_v2"));
+  EXPECT(ask("cuLaunchKernel", 12000, 0) && found == dlsym(driver(), "cuLaunchKernel"));
+  EXPECT(ask("cuLaunchKernel", 12000, kPerThread) && found == dlsym(driver(), "cuLaunchKernel_ptsz"));
+  EXPECT(ask("cuMemAddressReserve", 12000, 0) && is_drivers(found));
+}
+
 void disabled() {
   EXPECT(is_drivers(dlsym(driver(), "cuMemAlloc_v2")));
   start();
@@ -255,6 +274,8 @@ int main(int argc, char** argv) {
     dlsym_door();
   else if (which == "lookup")
     lookup_door();
+  else if (which == "entry_point")
+    entry_point_door();
   else if (which == "disabled")
     disabled();
   else if (which == "memory")

@@ -53,6 +53,10 @@ TEST_CASE("shim: cuGetProcAddress keeps versions, twins and status, and returns 
   expect_passes(probe("lookup"));
 }
 
+TEST_CASE("shim: cudaGetDriverEntryPointByVersion leads to hooks as well") {
+  expect_passes(probe("entry_point"));
+}
+
 // HAMi#2760: hooks that stay when the shim is off.
 TEST_CASE("shim: switched off, lookups lead to the driver and nothing is limited") {
   expect_passes(
