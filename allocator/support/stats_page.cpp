@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 
+#include "allocator/support/options.h"
 #include "allocator/support/run_file.h"
 #include "allocator/support/text_writer.h"
 
@@ -37,6 +39,8 @@ void fill_header(StatsPageLayout& page) noexcept {
   page.pid = getpid();
   page.start_unix_ns = static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
   TextWriter(page.program, sizeof page.program).put(program_invocation_short_name);
+  const char* const run_id = std::getenv(kRunIdVariable);
+  TextWriter(page.run_id, sizeof page.run_id).put(run_id == nullptr ? "" : run_id);
   page.magic.store(kStatsPageMagic, std::memory_order_release);
 }
 

@@ -50,6 +50,7 @@ struct StatsPageLayout {
   std::int64_t pid;
   std::int64_t start_unix_ns;  ///< CLOCK_REALTIME when the page was made
   char program[64];            ///< name of the program, cut and zero-terminated
+  char run_id[32];             ///< kRunIdVariable, zero-terminated; empty without tidepool run
   /// Each number has a cache line of its own: threads that count different things do not disturb each other.
   struct alignas(64) Cell {
     std::atomic<std::uint64_t> value;

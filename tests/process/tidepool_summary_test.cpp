@@ -229,6 +229,19 @@ TEST_CASE("run folder: numbers of an earlier run in the same folder are not coun
   CHECK(names_in(folder).size() == 2);
 }
 
+TEST_CASE("run folder: numbers of a run beside this one are not counted as its own") {
+  ScratchFolder tmp;
+  const std::string one = kTidepool + " run --run-dir " + (tmp / "run") + " sleep 0.3 2>" + (tmp / "said");
+  Job both = job(tmp, {});
+  both.words = {"/bin/sh", "-c",
+                one + "1 & " + one + "2 & wait; cat " + (tmp / "said1") + " " + (tmp / "said2")};
+  const Outcome got = run(both);
+  CHECK(matches(
+      got.out,
+      "tidepool: done in @ (exit 0). Needed 96.0 MiB*\ntidepool: done in @ (exit 0). Needed 96.0 MiB*\n"));
+  CHECK(names_in(tmp / "run").size() == 2);
+}
+
 TEST_CASE("run folder: files that are no pages are passed over") {
   ScratchFolder tmp;
   const Outcome got = run(job(

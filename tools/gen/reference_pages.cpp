@@ -118,7 +118,8 @@ Page metrics_page() {
       std::to_string(kStatsPageVersion) +
       ", in the byte order of the host: 8 bytes `tdpoolst`, u32 version, u32 how many numbers, i64 process "
       "id, i64 "
-      "start\n(nanoseconds since 1970), 64 bytes name of the program, padded to a multiple of 64; then a u64 "
+      "start\n(nanoseconds since 1970), 64 bytes name of the program, 32 bytes which run it belongs to, "
+      "padded to a multiple of 64; then a u64 "
       "for each "
       "number, in this\norder, each at the start of 64 bytes of its own.\n\n"
       "| name | kind | unit | meaning |\n|---|---|---|---|\n";

@@ -60,9 +60,9 @@ std::string progress_text(const std::vector<ProcessStats>& processes, Nanos elap
   return text;
 }
 
-ProgressLine::ProgressLine(std::string folder, std::set<std::string> older, Nanos start)
+ProgressLine::ProgressLine(std::string folder, std::string run_id, Nanos start)
     : folder_(std::move(folder)),
-      older_(std::move(older)),
+      run_id_(std::move(run_id)),
       start_(start),
       is_terminal_(isatty(STDERR_FILENO) == 1) {}
 
@@ -70,7 +70,7 @@ ProgressLine::ProgressLine(std::string folder, std::set<std::string> older, Nano
 void ProgressLine::draw() {
   if (!is_terminal_ || !in_foreground()) return;
   put("\r\033[K" +
-      progress_text(read_stats_pages(folder_, older_), monotonic_now() - start_, columns_of_terminal()) +
+      progress_text(read_stats_pages(folder_, run_id_), monotonic_now() - start_, columns_of_terminal()) +
       "\r");
   is_drawn_ = true;
 }

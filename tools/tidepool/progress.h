@@ -1,6 +1,5 @@
 #pragma once
 
-#include <set>
 #include <string>
 #include <vector>
 
@@ -19,7 +18,7 @@ class ProgressLine {
  public:
   static constexpr Nanos kPeriod = millis(500);
 
-  ProgressLine(std::string folder, std::set<std::string> older, Nanos start);
+  ProgressLine(std::string folder, std::string run_id, Nanos start);
 
   [[nodiscard]] bool is_shown() const { return is_terminal_; }
   void draw();
@@ -28,7 +27,7 @@ class ProgressLine {
 
  private:
   std::string folder_;
-  std::set<std::string> older_;
+  std::string run_id_;
   Nanos start_;
   bool is_terminal_;
   bool is_drawn_ = false;

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstring>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 
@@ -25,9 +24,9 @@
 namespace tidepool::tools {
 namespace {
 
-void say_summary(const RunFolder& folder, const std::set<std::string>& older, const Ending& ending,
-                 Nanos took, bool verbose) {
-  const std::vector<ProcessStats> processes = read_stats_pages(folder.path(), older);
+void say_summary(const RunFolder& folder, const std::string& run_id, const Ending& ending, Nanos took,
+                 bool verbose) {
+  const std::vector<ProcessStats> processes = read_stats_pages(folder.path(), run_id);
   if (processes.empty()) {
     say("warning: the program ended (%s), but no process of this run had libtidepool.so loaded, so nothing "
         "was managed. Does the program clear LD_PRELOAD or its environment?",
@@ -67,21 +66,20 @@ int run_command(std::span<char*> words) {
   const bool quiet = plan.options->quiet;
 
   std::optional<RunFolder> folder;
-  std::set<std::string> older;
+  std::string run_id;
   if (!plan.options->disable) {
     if (make_folder(plan, folder)->path().empty())
       return say("run: %s", folder->problem().c_str()), kExitRefused;
-    older = list_stats_pages(folder->path());
+    run_id = getenv(kRunIdVariable);
   }
 
   std::optional<LogWriter> log;
   if (folder && wants_log(plan))
-    log.emplace(plan.options->log_file.c_str(), plan.options->log_max, folder->path(),
-                getenv(kRunIdVariable));
+    log.emplace(plan.options->log_file.c_str(), plan.options->log_max, folder->path(), run_id);
   const Nanos start = monotonic_now();
   std::optional<ProgressLine> progress;
   if (folder && !quiet && plan.arguments.flags.has("--progress"))
-    progress.emplace(folder->path(), older, start);
+    progress.emplace(folder->path(), run_id, start);
   const bool is_drawn = progress && progress->is_shown();
   Ticker ticker;
   if (log || is_drawn) {
@@ -105,7 +103,7 @@ int run_command(std::span<char*> words) {
   }
   if (log) log->finish(ending.pid, ending, took);
   if (log && !log->problem().empty()) say("warning: the log is not complete: %s", log->problem().c_str());
-  if (folder && !quiet) say_summary(*folder, older, ending, took, verbose);
+  if (folder && !quiet) say_summary(*folder, run_id, ending, took, verbose);
   if (!folder && !quiet && verbose) {
     say("done (%s). Tidepool is switched off (--disable or TIDEPOOL_DISABLE): nothing was managed.",
         ended_how(ending).c_str());

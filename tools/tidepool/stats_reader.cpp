@@ -35,6 +35,8 @@ std::optional<ProcessStats> read_page(const fs::path& path) {
   stats.start_unix_ns = field<std::int64_t>(bytes, offsetof(StatsPageLayout, start_unix_ns));
   const char* const program = bytes.data() + offsetof(StatsPageLayout, program);
   stats.program.assign(program, strnlen(program, sizeof(StatsPageLayout::program)));
+  const char* const run_id = bytes.data() + offsetof(StatsPageLayout, run_id);
+  stats.run_id.assign(run_id, strnlen(run_id, sizeof(StatsPageLayout::run_id)));
   for (std::size_t i = 0; i < kMetricCount; ++i) {
     stats.values[i] =
         field<std::uint64_t>(bytes, offsetof(StatsPageLayout, cells) + i * sizeof(StatsPageLayout::Cell));
@@ -44,21 +46,13 @@ std::optional<ProcessStats> read_page(const fs::path& path) {
 
 }  // namespace
 
-std::set<std::string> list_stats_pages(const std::string& folder) {
-  std::set<std::string> names;
+std::vector<ProcessStats> read_stats_pages(const std::string& folder, const std::string& run_id) {
+  std::vector<ProcessStats> pages;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (name.starts_with("stats.")) names.insert(name);
-  }
-  return names;
-}
-
-std::vector<ProcessStats> read_stats_pages(const std::string& folder, const std::set<std::string>& except) {
-  std::vector<ProcessStats> pages;
-  for (const std::string& name : list_stats_pages(folder)) {
-    if (except.contains(name)) continue;
-    if (const auto page = read_page(fs::path(folder) / name)) pages.push_back(*page);
+    if (!entry->path().filename().string().starts_with("stats.")) continue;
+    const auto page = read_page(entry->path());
+    if (page && (run_id.empty() || page->run_id == run_id)) pages.push_back(*page);
   }
   std::sort(pages.begin(), pages.end(), [](const ProcessStats& a, const ProcessStats& b) {
     return std::tie(a.start_unix_ns, a.pid) < std::tie(b.start_unix_ns, b.pid);

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdint>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +14,7 @@ struct ProcessStats {
   std::int64_t pid;
   std::int64_t start_unix_ns;
   std::string program;
+  std::string run_id;
   std::array<std::uint64_t, kMetricCount> values;
 
   [[nodiscard]] std::uint64_t get(Metric metric) const { return values[static_cast<std::size_t>(metric)]; }
@@ -24,12 +24,9 @@ struct ProcessStats {
   }
 };
 
-/// Names of the stats pages in a folder.
-std::set<std::string> list_stats_pages(const std::string& folder);
-
-/// Reads every stats page in `folder` but those named in `except`, in order of their start. Files that are
-/// not complete pages of this version are left out.
-std::vector<ProcessStats> read_stats_pages(const std::string& folder,
-                                           const std::set<std::string>& except = {});
+/// Reads every stats page in `folder`, in order of their start; of one run only, if `run_id` names one: a
+/// folder may be shared with other runs, before, beside and inside it. Files that are not complete pages of
+/// this version are left out.
+std::vector<ProcessStats> read_stats_pages(const std::string& folder, const std::string& run_id = "");
 
 }  // namespace tidepool::tools
