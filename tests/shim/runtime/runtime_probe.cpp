@@ -11,7 +11,7 @@
 #include "tests/shim/runtime/fake_runtime.h"
 
 #define TP_TEST_PROGRAM
-#include "tests/shim/runtime/runtime_user.cpp"
+#include "tests/shim/runtime/runtime_user.h"
 
 namespace tidepool::test {
 namespace {
