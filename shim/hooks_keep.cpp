@@ -94,7 +94,9 @@ bool keep_named(RuntimeHook hook, std::span<const void* const> pointers) noexcep
   const DepthGuard guard;
   const NoCancel no_cancel;
   return std::all_of(pointers.begin(), pointers.end(), [hook](const void* pointer) {
-    return keep(reinterpret_cast<std::uintptr_t>(pointer), runtime_hook_name(hook)) == CUDA_SUCCESS;
+    const CUresult kept = keep(reinterpret_cast<std::uintptr_t>(pointer), runtime_hook_name(hook));
+    // Not every rank's buffer is used: one that names nothing is for the library to look at.
+    return kept == CUDA_SUCCESS || kept == CUDA_ERROR_INVALID_VALUE;
   });
 }
 

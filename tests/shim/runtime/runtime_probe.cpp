@@ -212,6 +212,11 @@ void nccl() {
   touch_all();
   EXPECT(DRIVER(cuCtxSynchronize)() == CUDA_SUCCESS);
   for (const CUdeviceptr block : blocks) EXPECT(DRIVER(cuMemFree_v2)(block) == CUDA_SUCCESS);
+  // A buffer that this rank does not use may be anything.
+  using Broadcast = int(const void*, void*, std::size_t, int, int, void*, CUstream);
+  const auto broadcast = reinterpret_cast<Broadcast*>(dlsym(library, "ncclBroadcast"));
+  void* const nothing = reinterpret_cast<void*>(blocks[0] + 5 * kMiB);  // between two blocks
+  EXPECT(broadcast(pointer(0), nothing, 4096, 0, 0, nullptr, nullptr) == 0);
 }
 
 // Another preloaded library with the same functions, behind ours or in front of it, is passed as ever.
