@@ -145,7 +145,7 @@ void Recorder::moved(const plan::MoveRecord& record) noexcept {
   (void)write(record);
 }
 
-void Recorder::free(const plan::FreeRecord& record) noexcept {
+void Recorder::release(const plan::FreeRecord& record) noexcept {
   operation(record);
 }
 

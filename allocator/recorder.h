@@ -39,7 +39,7 @@ class Recorder {
   void device(const plan::DeviceRecord& record) noexcept;
   /// `record.stack` is filled in here.
   void allocation(plan::AllocationRecord& record) noexcept;
-  void free(const plan::FreeRecord& record) noexcept;
+  void release(const plan::FreeRecord& record) noexcept;
   /// `record.kernel` is filled in here.
   void launch(plan::LaunchRecord& record, const void* function, KernelTable::AskName* ask) noexcept;
   void copy(const plan::CopyRecord& record) noexcept;

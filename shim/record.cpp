@@ -1,7 +1,5 @@
 #include "shim/record.h"
 
-#include <utility>
-
 #include "allocator/support/host_memory.h"
 #include "allocator/support/text_writer.h"
 #include "shim/managed.h"
@@ -62,12 +60,13 @@ void record_free(runtime::Runtime& runtime, CUdeviceptr at, plan::MemoryApi api,
                  runtime::StreamHandle stream) noexcept {
   const auto range = runtime.describe(runtime::DevicePtr(at));
   if (range.size == Bytes() || range.base.address() != at) return;
-  Recorder::instance().free({runtime.find(at), range.size.count(), at, number_of(stream), api});
+  Recorder::instance().release({runtime.find(at), range.size.count(), at, number_of(stream), api});
 }
 
 void record_launch(plan::LaunchRecord&& shape, CUfunction function, runtime::StreamHandle stream,
                    const TouchSet& set) noexcept {
-  if (!set.complete()) return record_launch_of_any(std::move(shape), function, stream);
+  if (!set.complete())
+    return record_launch_of_any(static_cast<plan::LaunchRecord&&>(shape), function, stream);
   shape.stream = number_of(stream);
   shape.blocks = set.ids();
   Recorder::instance().launch(shape, function, &symbol_of);

@@ -164,7 +164,7 @@ class IterationFinder {
   IterationFinder(const IterationFinder&) = delete;
   IterationFinder& operator=(const IterationFinder&) = delete;
 
-  void add(const AnyRecord& record) noexcept;
+  void add(const AnyRecord& record);
   [[nodiscard]] IterationVerdict verdict() const noexcept { return detector_.verdict(); }
 
  private:

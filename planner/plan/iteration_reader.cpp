@@ -29,7 +29,7 @@ IterationFinder::~IterationFinder() {
   munmap(memory_, IterationDetector::memory_bytes(kLongest));
 }
 
-void IterationFinder::add(const AnyRecord& record) noexcept {
+void IterationFinder::add(const AnyRecord& record) {
   std::visit(
       [&](const auto& typed) {
         if constexpr (requires { operation_of(typed); }) detector_.add(operation_of(typed));

@@ -199,6 +199,37 @@ TEST_CASE("recorder: the command's report tells what was recorded") {
   CHECK(json.out.find("\"period\": " + std::to_string(traced.verdict.period) + ",") != std::string::npos);
 }
 
+TEST_CASE("recorder: every process of a run has a trace of its own, and the report tells which") {
+  const ScratchFolder folder;
+  const std::string job = built("bin/train_mlp") + " --steps 1 > /dev/null";
+  const Outcome outcome =
+      run({{built("bin/simgpu"), "--", built("bin/tidepool"), "run", "--run-dir", folder / "run", "--trace",
+            "ops", "--", "/bin/sh", "-c", job + "; " + job + "; true"},
+           "",
+           {},
+           false,
+           false});
+  REQUIRE(outcome.code() == 0);
+  std::size_t traces = 0;
+  for (const std::string& name : names_in(folder / "run")) {
+    if (!name.ends_with(".tptrace")) continue;
+    ++traces;
+    Traced traced;
+    read_trace(folder / ("run/" + name), traced);
+    INFO(name);
+    CHECK(traced.launches > 40);
+    CHECK(traced.live == 0);
+    CHECK(traced.info.end == TraceEnd::kClosed);
+    if (name != "trace.tptrace") CHECK(name == "trace." + std::to_string(traced.info.pid) + ".tptrace");
+  }
+  CHECK(traces == 2);  // the shell has none
+  const Outcome report = run({{built("bin/tidepool"), "report", folder / "run"}, "", {}, false, false});
+  std::size_t told = 0;
+  for (std::size_t at = 0; (at = report.out.find("\n  trace  ", at)) != std::string::npos; ++at) ++told;
+  INFO(report.out);
+  CHECK(told == 2);
+}
+
 TEST_CASE("recorder: each training job's steps are its iterations, whatever moves") {
   const std::string programs[] = {"train_mlp", "train_cnn", "train_lstm", "train_transformer"};
   for (const std::string& program : programs) {

@@ -108,6 +108,7 @@ class Tally {
                      [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
     sorted.resize(std::min(sorted.size(), most));
     std::vector<std::string> lines;
+    lines.reserve(sorted.size());
     for (const auto& [place, moves] : sorted) {
       lines.push_back(bytes_text(moves.bytes) + ": " + counted(moves.blocks, "block", "blocks") + " of " +
                       bytes_text(place.bytes) + ", " + std::to_string(moves.out) + " times out, " +
