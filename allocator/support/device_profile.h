@@ -40,6 +40,13 @@ Result<DeviceProfile, ProfileError> parse_device_profile(std::string_view text,
 Result<DeviceProfile, ProfileError> load_device_profile(std::string_view name_or_file,
                                                         std::string_view folder) noexcept;
 
+/// What stands behind a number of a profile as its comment: where it comes from. Empty: nothing.
+using ProfileRemark = std::string_view (*)(std::string_view table, std::string_view key);
+
+/// The profile as the text of a file, which parse_device_profile() reads as the same again. What is not ASCII
+/// in name and source becomes '?'.
+std::string device_profile_text(const DeviceProfile& profile, ProfileRemark remark = nullptr);
+
 /// The names that load_device_profile() finds in the folder, sorted.
 std::vector<std::string> device_profile_names(std::string_view folder);
 

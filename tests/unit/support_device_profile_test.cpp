@@ -197,6 +197,43 @@ TEST_CASE("device profile: those that come with the project are good") {
   }
 }
 
+TEST_CASE("device profile: what is written is read as the same") {
+  DeviceProfile written;
+  written.name = "A \"quoted\" \\ device";
+  written.source = "caf\xc3\xa9, line\nbreak";
+  written.compute_major = 12;
+  // Different numbers in every field, inside its range: low, and a share of the way to high.
+  double share = 0.1;
+#define TP_PROFILE_FIELD(table, key, type, low, high, want)                         \
+  written.table##_##key = static_cast<DeviceProfile::type>(                         \
+      low + share * 1e-3 * (static_cast<double>(high) - static_cast<double>(low))); \
+  share += 0.37;
+#include "allocator/support/device_profile.def"
+#undef TP_PROFILE_FIELD
+  written.link_copy_engines = 2;
+  written.link_duplex = 1;  // no digits behind the point
+  written.memory_bytes_per_second = 3.3500831011037295e12;
+  const auto remark = [](std::string_view table, std::string_view key) -> std::string_view {
+    return table == "link" && key == "duplex" ? "a # remark" : "";
+  };
+  for (const tidepool::ProfileRemark said :
+       {tidepool::ProfileRemark{nullptr}, tidepool::ProfileRemark{remark}}) {
+    const std::string text = device_profile_text(written, said);
+    INFO(text);
+    CHECK((text.find("duplex = 1.0  # a # remark\n") != std::string::npos) == (said != nullptr));
+    const auto read = parse_device_profile(text, "written");
+    if (!read.ok()) FAIL(read.error().text);
+    CHECK(read->name == written.name);
+    CHECK(read->source == "caf??, line?break");
+    CHECK(read->compute_major == 12);
+    CHECK(read->compute_minor == 0);
+#define TP_PROFILE_FIELD(table, key, type, low, high, want) \
+  CHECK(read->table##_##key == written.table##_##key);
+#include "allocator/support/device_profile.def"
+#undef TP_PROFILE_FIELD
+  }
+}
+
 TEST_CASE("device profile: the reference page describes every key") {
   std::ifstream in(TP_PROFILE_PAGE);
   const std::string page{std::istreambuf_iterator<char>(in), {}};
