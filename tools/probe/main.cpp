@@ -20,6 +20,7 @@ constexpr Section kSections[] = {
     {"sharing", "exported handles, a killed exporter, and what new memory holds", &run_sharing},
     {"rates", "pinning, copies and hashing", &run_rates},
     {"launch", "what launches and events cost the calling thread", &run_launch},
+    {"link", "what planning needs of the device and its link, and the profile made of it", &run_link},
     {"faults", "what follows when a kernel touches an unmapped address", &run_faults},
 };
 
@@ -31,13 +32,17 @@ void print_list() {
 
 void print_help() {
   std::printf(
-      "usage: tidepool-probe SECTION [--device N] [--seconds S] [--quick]\n\n"
+      "usage: tidepool-probe SECTION [--device N] [--seconds S] [--quick]\n"
+      "                      [--output FILE] [--table]\n\n"
       "Measures one GPU and its driver, and prints what it finds as JSON, one object a line.\n\nSections:\n");
   print_list();
   std::printf(
       "\n  --device N    the device to ask (default 0)\n"
       "  --seconds S   how long the section may take (default 20)\n"
       "  --quick       as few repetitions as show that everything works\n"
+      "  --output FILE where the section link writes its device profile\n"
+      "                (default $XDG_STATE_HOME/tidepool/profiles/DEVICE.toml)\n"
+      "  --table       the section link: a table instead of JSON\n"
       "  --list        list the sections\n"
       "  --help        this text\n");
 }
@@ -63,7 +68,7 @@ int dispatch(std::span<char* const> words) {
   }
   const Section* section = std::find_if(std::begin(kSections), std::end(kSections),
                                         [&](const Section& s) { return s.name == options.section; });
-  return run_section(*section, options);
+  return options.table ? print_link(options) : run_section(*section, options);
 }
 
 }  // namespace

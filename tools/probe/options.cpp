@@ -7,7 +7,9 @@
 namespace tidepool::probe {
 namespace {
 
-constexpr std::string_view kOptionNames[] = {"--device", "--seconds", "--quick", "--list", "--help"};
+constexpr std::string_view kOptionNames[] = {"--device", "--seconds", "--quick", "--output",
+                                             "--table",  "--list",    "--help"};
+constexpr std::string_view kLinkSection = "link";
 constexpr double kMostSeconds = 3600;
 constexpr int kMostDevice = 1023;
 
@@ -49,9 +51,14 @@ Options parse_options(std::span<char* const> words, std::span<const std::string_
     }
     if (word == "--quick") {
       options.quick = true;
-    } else if (word == "--device" || word == "--seconds") {
+    } else if (word == "--table") {
+      options.table = true;
+    } else if (word == "--device" || word == "--seconds" || word == "--output") {
       if (++i == words.size()) throw UsageError("option " + std::string(word) + " needs a value");
-      if (word == "--device") {
+      if (word == "--output") {
+        options.output = words[i];
+        if (options.output.empty()) throw UsageError("--output: want a file's name");
+      } else if (word == "--device") {
         options.device = parse_number(word, words[i], 0, kMostDevice, "a number from 0 to 1023");
       } else {
         options.seconds = parse_number(word, words[i], 0.1, kMostSeconds, "seconds from 0.1 to 3600");
@@ -65,6 +72,9 @@ Options parse_options(std::span<char* const> words, std::span<const std::string_
     }
   }
   if (options.section.empty()) throw UsageError("a section is missing; see tidepool-probe --list");
+  if (options.section != kLinkSection && (options.table || !options.output.empty())) {
+    throw UsageError("--table and --output are for the section " + std::string(kLinkSection) + " only");
+  }
   for (const std::string_view section : sections) {
     if (section == options.section) return options;
   }

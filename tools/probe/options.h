@@ -13,6 +13,8 @@ struct Options {
   int device = 0;       ///< ordinal, as the driver counts
   double seconds = 20;  ///< at most what a section takes
   bool quick = false;   ///< as few repetitions as show that everything works
+  std::string output;   ///< of the section link: where the device profile goes; empty: the usual place
+  bool table = false;   ///< of the section link: a table to read instead of JSON
   bool help = false;
   bool list = false;
 };

@@ -34,29 +34,26 @@ class Hashing {
     return content_hash(bytes.data(), n);
   }
 
-  void measure() {
+  [[nodiscard]] DeviceRates measure(Repeats repeats) const {
     const Word pairs = bytes_ / sizeof(WordPair);
     const auto* from = data_.pointer<Word>();
-    Samples read, copied, hashed;
+    DeviceRates rates;
     run_.warm_up([&] {
       enqueue_hash(0, bytes_);
       kernels().read_pairs(full(kernels().read_pairs), from, pairs, result_.pointer<Word>());
       kernels().copy_pairs(full(kernels().copy_pairs), from, copy_.pointer<Word>(), pairs);
       stream_.synchronize();
     });
-    Repeats repeats = run_.repeats(30, 0.1);
     while (repeats.next()) {
-      read.add(rate(bytes_, [&] {
+      rates.read.add(rate(bytes_, [&] {
         kernels().read_pairs(full(kernels().read_pairs), from, pairs, result_.pointer<Word>());
       }));
-      copied.add(rate(2 * bytes_, [&] {
+      rates.copied.add(rate(2 * bytes_, [&] {
         kernels().copy_pairs(full(kernels().copy_pairs), from, copy_.pointer<Word>(), pairs);
       }));
-      hashed.add(rate(bytes_, [&] { enqueue_hash(0, bytes_); }));
+      rates.hashed.add(rate(bytes_, [&] { enqueue_hash(0, bytes_); }));
     }
-    run_.out.result("device_read", {{"bytes", bytes_}}, "B/s", read);
-    run_.out.result("device_copy", {{"bytes", bytes_}, {"counted", "read and written"}}, "B/s", copied);
-    run_.out.result("device_hash", {{"bytes", bytes_}, {"bits", 128}}, "B/s", hashed);
+    return rates;
   }
 
  private:
@@ -96,6 +93,10 @@ std::string hex(const ContentHash& hash) {
 
 }  // namespace
 
+DeviceRates measure_device_rates(const Run& run, std::uint64_t bytes, Repeats repeats) {
+  return Hashing(run, bytes).measure(repeats);
+}
+
 void measure_hash(const Run& run) {
   const std::uint64_t wanted = run.quick() ? kGranule : 1024 * kMiB;
   const std::uint64_t bytes = std::min(wanted, run.gpu.allowance() / 4 / kGranule * kGranule);
@@ -112,7 +113,10 @@ void measure_hash(const Run& run) {
     const ContentHash want = hashing.reference(at, length);
     run.out.answer("hash_is_as_defined", {{"at", at}, {"bytes", length}}, got == want, hex(got));
   }
-  hashing.measure();
+  const DeviceRates rates = hashing.measure(run.repeats(30, 0.1));
+  run.out.result("device_read", {{"bytes", bytes}}, "B/s", rates.read);
+  run.out.result("device_copy", {{"bytes", bytes}, {"counted", "read and written"}}, "B/s", rates.copied);
+  run.out.result("device_hash", {{"bytes", bytes}, {"bits", 128}}, "B/s", rates.hashed);
 }
 
 }  // namespace tidepool::probe

@@ -7,6 +7,7 @@
 #include "tools/probe/gpu.h"
 #include "tools/probe/options.h"
 #include "tools/probe/record.h"
+#include "tools/probe/stopwatch.h"
 
 namespace tidepool::probe {
 
@@ -44,13 +45,19 @@ struct Run {
   const Options& options;
   Records& out;
   const Gpu& gpu;
-  Clock::time_point end;  ///< no part starts later
+  Clock::time_point end;                      ///< no part starts later
+  const DeviceClock* device_clock = nullptr;  ///< where set, times are the device's
 
   [[nodiscard]] bool quick() const noexcept { return options.quick; }
   /// Few repetitions when it has to be quick, else up to `most` in this share of the section's time.
   [[nodiscard]] Repeats repeats(std::size_t most, double share) const {
     constexpr std::size_t kFew = 2;
     return {kFew, quick() ? kFew : most, options.seconds * share};
+  }
+  /// Nanoseconds that a call took the host; for one that waits for the device, that too.
+  template <class F>
+  double time_ns(F&& f) const {
+    return device_clock == nullptr ? probe::time_ns(f) : device_clock->time_ns(f);
   }
   [[nodiscard]] bool is_over() const { return Clock::now() >= end; }
   /// Runs f until what is slow at first (clocks, caches, code that is loaded) no longer shows; f waits for
@@ -94,5 +101,9 @@ void run_sharing(const Run& run);
 void run_rates(const Run& run);
 void run_launch(const Run& run);
 void run_faults(const Run& run);
+void run_link(const Run& run);
+
+/// The section link as a table on stdout instead. Returns the exit code.
+int print_link(const Options& options);
 
 }  // namespace tidepool::probe

@@ -1,6 +1,7 @@
 #include <cstring>
 #include <vector>
 
+#include "tools/probe/copy_rate.h"
 #include "tools/probe/memory.h"
 #include "tools/probe/rates.h"
 #include "tools/probe/run.h"
@@ -48,60 +49,18 @@ void registrations(const Run& run) {
   }
 }
 
-/// Copies pieces of one size back to back, from and to a ring of pinned memory.
-class CopyRate {
- public:
-  CopyRate(const Run& run, std::uint64_t ring_bytes)
-      : run_(run), ring_(ring_bytes), up_(ring_bytes), down_(ring_bytes), device_(2 * ring_bytes) {
-    std::memset(up_.pointer(), 1, ring_bytes);
-    std::memset(down_.pointer(), 1, ring_bytes);
-  }
-
-  void measure(std::uint64_t piece) {
-    for (const char* direction : {"to device", "to host", "both"}) {
-      const bool to_device = std::strcmp(direction, "to host") != 0;
-      const bool to_host = std::strcmp(direction, "to device") != 0;
-      const std::uint64_t total = run_.quick() ? 2 * ring_ : 8 * ring_;
-      Samples rate;
-      Repeats repeats = run_.repeats(10, 0.02);
-      while (repeats.next()) {
-        const double ns = time_ns([&] { copy(piece, total, to_device, to_host); });
-        rate.add(static_cast<double>(to_device && to_host ? 2 * total : total) / ns * 1e9);
-      }
-      run_.out.result("copy", {{"piece_bytes", piece}, {"direction", direction}, {"total_bytes", total}},
-                      "B/s", rate);
-    }
-  }
-
- private:
-  void copy(std::uint64_t piece, std::uint64_t total, bool to_device, bool to_host) const {
-    for (std::uint64_t done = 0; done < total; done += piece) {
-      const std::uint64_t at = done % ring_;
-      if (to_device) {
-        TP_CU(cuMemcpyHtoDAsync_v2, device_.at() + at, static_cast<const void*>(up_.pointer<char>() + at),
-              piece, upward_.get());
-      }
-      if (to_host) {
-        TP_CU(cuMemcpyDtoHAsync_v2, static_cast<void*>(down_.pointer<char>() + at), device_.at() + ring_ + at,
-              piece, downward_.get());
-      }
-    }
-    upward_.synchronize();
-    downward_.synchronize();
-  }
-
-  const Run& run_;
-  std::uint64_t ring_;
-  PinnedBuffer up_, down_;
-  DeviceBuffer device_;
-  Stream upward_, downward_;
-};
-
 void copies(const Run& run) {
   const std::uint64_t ring = run.quick() ? 2 * kMiB : 64 * kMiB;
-  CopyRate rate(run, ring);
+  const CopyRate rate(run, ring, HostSide::kPinned);
+  const std::uint64_t total = run.quick() ? 2 * ring : 8 * ring;
   for (const std::uint64_t piece : {kMiB / 4, kMiB, 2 * kMiB, 8 * kMiB, 32 * kMiB}) {
-    if (piece <= ring) rate.measure(piece);
+    if (piece > ring) continue;
+    for (const Direction direction : kDirections) {
+      const Samples samples = rate.measure(piece, total, direction, run.repeats(10, 0.02));
+      run.out.result("copy",
+                     {{"piece_bytes", piece}, {"direction", name_of(direction)}, {"total_bytes", total}},
+                     "B/s", samples);
+    }
   }
   if (ring < 32 * kMiB) run.out.skipped("copy", "pieces of more than 2 MiB take too long for --quick");
 }

@@ -7,36 +7,19 @@
 #include "tools/probe/gemm_load.h"
 #include "tools/probe/memory.h"
 #include "tools/probe/run.h"
+#include "tools/probe/vmm_calls.h"
 
 /// What the calls of "Virtual Memory Management" cost, and what they accept.
 namespace tidepool::probe {
 namespace {
 
-struct CallCosts {
-  Samples create, map, set_access, unmap, release;
-
-  void write(const Run& run, std::uint64_t bytes) const {
-    const Fields params = {{"handle_bytes", bytes}, {"load", "idle"}};
-    run.out.result("create", params, "ns", create);
-    run.out.result("map", params, "ns", map);
-    run.out.result("set_access", params, "ns", set_access);
-    run.out.result("unmap", params, "ns", unmap);
-    run.out.result("release", params, "ns", release);
-  }
-};
-
-CallCosts measure_calls(const Run& run, std::uint64_t bytes, Repeats repeats) {
-  CallCosts costs;
-  Window window(run.gpu, 1, bytes);
-  while (repeats.next()) {
-    Handle handle;
-    costs.create.add(time_ns([&] { handle.create(run.gpu, bytes); }));
-    costs.map.add(time_ns([&] { window.map(0, handle); }));
-    costs.set_access.add(time_ns([&] { window.set_access(0); }));
-    costs.unmap.add(time_ns([&] { window.unmap(0); }));
-    costs.release.add(time_ns([&] { handle.release(); }));
-  }
-  return costs;
+void write(const Run& run, const CallCosts& costs, std::uint64_t bytes) {
+  const Fields params = {{"handle_bytes", bytes}, {"load", "idle"}};
+  run.out.result("create", params, "ns", costs.create);
+  run.out.result("map", params, "ns", costs.map);
+  run.out.result("set_access", params, "ns", costs.set_access);
+  run.out.result("unmap", params, "ns", costs.unmap);
+  run.out.result("release", params, "ns", costs.release);
 }
 
 constexpr std::array<std::uint64_t, 4> kHandleSizes = {2 * kMiB, 8 * kMiB, 32 * kMiB, 128 * kMiB};
@@ -46,7 +29,7 @@ void idle_costs(const Run& run) {
     run.part("calls_idle", [&] {
       require_room(run, bytes);
       TP_CU(cuCtxSynchronize);
-      measure_calls(run, bytes, run.repeats(200, 0.08)).write(run, bytes);
+      write(run, measure_calls(run, bytes, run.repeats(200, 0.08)), bytes);
     });
   }
 }
