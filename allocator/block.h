@@ -69,6 +69,7 @@ class Use {
   }
   [[nodiscard]] constexpr std::uint64_t raw() const noexcept { return raw_; }
   constexpr explicit operator bool() const noexcept { return raw_ != 0; }
+  constexpr bool operator==(const Use&) const = default;
 
  private:
   static constexpr int kTicketBits = 48;  // 2^48 launches on one stream: 8,900 years at 1 per ms

@@ -73,7 +73,7 @@ const char* Residency::check_locked() noexcept {
   for (const Lost& lost : lost_) slots += size_of(lost.slot);
   if (backed + pool_.spare() != pool_.created())
     return "device memory does not add up: blocks + spare != created";
-  if (pool_.created() > pool_.limit()) return "more device memory was created than allowed";
+  if (!pool_.kept_its_limit()) return "more device memory was created than allowed";
   if (slots != host_.used()) return "host memory does not add up: slots != used";
   freed.for_each([&](BlockId id) {
     if (arena_.block(id).load().state() != BlockState::kFreed)

@@ -18,7 +18,7 @@ Status Residency::acquire(Block& block) noexcept {
   for (int attempt = 1;; ++attempt) {
     missing = pool_.take(missing, block.extents);
     if (missing == Bytes()) return kOk;
-    if (make_room(missing)) continue;
+    if (make_room(missing, Patience::kMinute)) continue;
     // Nothing can move, but the driver refused memory below the limit: that may have been a passing refusal.
     if (device_error_.ok() && pool_.available() >= missing && attempt < kAttempts) continue;
     while (!block.extents.empty() && !block.extents.back().mapped) {
@@ -31,8 +31,8 @@ Status Residency::acquire(Block& block) noexcept {
 }
 
 // True once the pool has more than before. False: nothing can move, or device_error_ says why not.
-bool Residency::make_room(Bytes missing) noexcept {
-  const Nanos deadline = monotonic_now() + kPatience;
+bool Residency::make_room(Bytes missing, Patience patience) noexcept {
+  const Nanos deadline = monotonic_now() + (patience == Patience::kMinute ? kPatience : Nanos());
   for (;;) {
     const std::uint64_t frees = freed_.added();
     if (strip_freed()) return true;
@@ -206,7 +206,11 @@ void Residency::begin_copy_out(BlockId id, StateWord chosen) noexcept {
 
 // Until nothing on the device touches the memory any more: a copy out came after all uses.
 Status Residency::wait_for(const Eviction& eviction) noexcept {
-  if (eviction.copied) return streams_.wait_host(eviction.copied);
+  if (eviction.copied) {
+    if (streams_.passed(eviction.copied)) return kOk;
+    StatsPage::instance().add(Metric::copy_out_waits_total, 1);
+    return streams_.wait_host(eviction.copied);
+  }
   return wait_for_uses(arena_.block(eviction.id));
 }
 
@@ -234,6 +238,50 @@ bool Residency::finish_eviction() noexcept {
 
 void Residency::finish_all_evictions() noexcept {
   while (!evictions_.empty()) finish_eviction();
+}
+
+// Copies that are void, since the block was taken back or freed, and have passed: only their slots are left.
+void Residency::sweep_evictions() noexcept {
+  std::erase_if(evictions_, [&](const Eviction& eviction) {
+    if (arena_.block(eviction.id).load() == eviction.outgoing || !streams_.passed(eviction.copied))
+      return false;
+    host_.release(eviction.slot);
+    return true;
+  });
+}
+
+// What is leaving and has not been taken back.
+Bytes Residency::leaving() const noexcept {
+  Bytes sum;
+  for (const Eviction& eviction : evictions_) {
+    const Block& block = arena_.block(eviction.id);
+    if (block.load() == eviction.outgoing) sum += block.span;
+  }
+  return sum;
+}
+
+// Copies out what will be evicted next, so that a later turn finds it copied and waits for nothing. The
+// blocks stay where they are, and whoever uses one meanwhile takes it back. As much as the next turns will
+// bring in, by experience, and at most an eighth of the device's share: what is copied too early may be
+// copied again.
+void Residency::evict_ahead() noexcept {
+  if (pressure_ == 0 || frozen() || !device_error_.ok()) return;
+  const Bytes wanted = std::min(brought_ * kTurnsAhead, Bytes(pool_.limit().count() / kMostAhead));
+  const Bytes at_hand = pool_.available() + freed_.bytes() + leaving();
+  if (wanted > at_hand) start_evictions(wanted - at_hand);
+}
+
+bool Residency::shrink() noexcept {
+  const TurnstileGuard turn(turnstile_);
+  wanted_.clear();
+  settle_incoming();
+  device_error_ = kOk;
+  failed_copies_ = 0;
+  pool_.trim_to(pool_.limit());
+  while (pool_.is_over_limit() && make_room(pool_.created() - pool_.limit(), Patience::kNone)) {
+  }
+  publish_stats();
+  return !pool_.is_over_limit();
 }
 
 }  // namespace tidepool::runtime

@@ -28,17 +28,17 @@ class FreeList {
   FreeList(const FreeList&) = delete;
   FreeList& operator=(const FreeList&) = delete;
 
-  /// Runs `move()`, which turns the block to kFreed and returns true, or returns false and changes nothing;
-  /// adds the block if it did. `freed_by`: what must pass before anybody may use the memory in another
-  /// stream; none: all work on it has been waited for.
+  /// Runs `move()`, which turns the block to kFreed and leaves in its uses what must pass before anybody may
+  /// use the memory; or returns false and changes nothing. Adds the block if it did. `stream`: the index of a
+  /// stream that may use it at once; 0: none.
   template <class Move>
-  bool add(BlockId id, Use freed_by, Move&& move) noexcept {
-    Shard& shard = shard_for(freed_by.stream());
+  bool add(BlockId id, std::uint16_t stream, Move&& move) noexcept {
+    Shard& shard = shard_for(stream);
     const std::lock_guard guard(shard.lock);
     // Counted first: whoever finds the block freed finds it counted.
     added_.fetch_add(1, std::memory_order_seq_cst);
     if (!move()) return false;
-    link(shard, id, freed_by.stream());
+    link(shard, id, stream);
     return true;
   }
 

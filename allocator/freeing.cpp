@@ -7,10 +7,31 @@
 namespace tidepool::runtime {
 
 Status Residency::free(BlockId id, Use freed_by) noexcept {
+  return free_by(id, [&](const Copies&, Use* last) {
+    *last = freed_by;
+    return kOk;
+  });
+}
+
+// A copy that is still on its way would meet the memory's next life: the stream waits for it before it frees.
+// Everything else that touched the block the program has ordered before.
+Status Residency::free_in(BlockId id, Stream& stream) noexcept {
+  return free_by(id, [&](const Copies& copies, Use* last) {
+    const Status status = order_after(&stream, copies);
+    if (status.ok()) *last = stream.draw();
+    return status;
+  });
+}
+
+// `order(copies, last)` sees to it that `last` comes after the copies that are under way in this state of the
+// block; where the state has changed meanwhile it is asked again.
+template <class Order>
+Status Residency::free_by(BlockId id, Order&& order) noexcept {
   Block& block = arena_.block(id);
   if (block.load().state() != BlockState::kFreed) release_kept(block);
   for (;;) {
     const StateWord word = block.load();
+    Copies copies;
     switch (word.state()) {
       case BlockState::kFreed:
         return kInvalidValue;
@@ -18,40 +39,38 @@ Status Residency::free(BlockId id, Use freed_by) noexcept {
       case BlockState::kStarting:
       case BlockState::kUnmapping:
         ::sched_yield();  // a transition in the slow path; it ends with its driver calls
+        continue;
+      case BlockState::kIncoming:
+        copies.incoming = Use::from_raw(block.incoming.load(std::memory_order_acquire));
+        break;
+      case BlockState::kOutgoing:
+        copies.outgoing = Use::from_raw(block.outgoing.load(std::memory_order_acquire));
         break;
       default:
-        if (freed_.add(id, freed_by, [&] { return move_to_freed(block, word, freed_by); })) return kOk;
+        break;
     }
+    Use last;
+    if (const Status status = order(copies, &last); !status.ok()) return status;
+    // With the device waited for, only such a copy can still be under way.
+    if (!last) last = copies.incoming ? copies.incoming : copies.outgoing;
+    const std::uint16_t stream =
+        last == copies.incoming || last == copies.outgoing ? std::uint16_t{0} : last.stream();
+    if (freed_.add(id, stream, [&] { return move_to_freed(block, word, last); })) return kOk;
   }
-}
-
-// A copy that is still on its way would meet the memory's next life: the stream waits for it before it frees.
-// Everything else that touched the block the program has ordered before.
-Status Residency::free_in(BlockId id, Stream& stream) noexcept {
-  const Block& block = arena_.block(id);
-  Copies copies;
-  const BlockState state = block.load().state();
-  if (state == BlockState::kIncoming)
-    copies.incoming = Use::from_raw(block.incoming.load(std::memory_order_acquire));
-  if (state == BlockState::kOutgoing)
-    copies.outgoing = Use::from_raw(block.outgoing.load(std::memory_order_acquire));
-  if (const Status status = order_after(&stream, copies); !status.ok()) return status;
-  return free(id, stream.draw());
 }
 
 // Under the free list's lock.
-bool Residency::move_to_freed(Block& block, StateWord word, Use freed_by) noexcept {
+bool Residency::move_to_freed(Block& block, StateWord word, Use last) noexcept {
   if (!block.move(word, BlockState::kFreed)) return false;
   uncount(block);
-  const bool is_copied = word.state() == BlockState::kIncoming || word.state() == BlockState::kOutgoing;
   // Host slots of blocks that are being copied belong to the list of incoming copies, or to the eviction,
-  // which notices. And with the device waited for before, only such a copy can still be under way.
-  if (!is_copied) {
+  // which notices.
+  if (word.state() != BlockState::kIncoming && word.state() != BlockState::kOutgoing) {
     host_.release(block.host);
     block.host.clear();
   }
-  if (freed_by || !is_copied) block.forget_uses();
-  if (freed_by) block.uses[0].store(freed_by.raw(), std::memory_order_release);
+  block.forget_uses();
+  block.uses[0].store(last.raw(), std::memory_order_release);
   return true;
 }
 

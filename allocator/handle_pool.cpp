@@ -1,5 +1,7 @@
 #include "allocator/handle_pool.h"
 
+#include <algorithm>
+
 #include "allocator/support/message.h"
 #include "allocator/support/stats_page.h"
 
@@ -11,9 +13,15 @@ HandlePool::~HandlePool() {
   }
 }
 
-Bytes HandlePool::created() const noexcept {
+void HandlePool::set_limit(Bytes limit) noexcept {
   const std::lock_guard guard(lock_);
-  return created_;
+  limit_.store(limit.count(), std::memory_order_relaxed);
+  allowed_ = std::max(limit, created());
+}
+
+bool HandlePool::kept_its_limit() const noexcept {
+  const std::lock_guard guard(lock_);
+  return created() <= allowed_;
 }
 
 Bytes HandlePool::spare() const noexcept {
@@ -23,7 +31,7 @@ Bytes HandlePool::spare() const noexcept {
 
 Bytes HandlePool::available() const noexcept {
   const std::lock_guard guard(lock_);
-  return spare_bytes_ + (limit_ - created_);
+  return spare_bytes_ + (limit() - created());
 }
 
 Bytes HandlePool::take(Bytes missing, std::vector<Extent>& extents) noexcept {
@@ -49,7 +57,7 @@ Bytes HandlePool::take_spare(Bytes missing, std::vector<Extent>& extents) noexce
 
 Bytes HandlePool::create_new(Bytes missing, std::vector<Extent>& extents) noexcept {
   for (const Bytes size : kClasses) {
-    while (missing >= size && created_ + size <= limit_) {
+    while (missing >= size && created() + size <= limit()) {
       const DeviceResult<PhysicalHandle> handle = device_.create(size);
       if (!handle.ok()) {
         report<Msg::TP3001>("cuMemCreate", handle.error().code());
@@ -57,7 +65,7 @@ Bytes HandlePool::create_new(Bytes missing, std::vector<Extent>& extents) noexce
       }
       StatsPage::instance().add(Metric::handles_created_total, 1);
       extents.push_back({*handle, size, false});
-      created_ += size;
+      created_.fetch_add(size.count(), std::memory_order_relaxed);
       missing -= size;
     }
   }
@@ -67,13 +75,28 @@ Bytes HandlePool::create_new(Bytes missing, std::vector<Extent>& extents) noexce
 bool HandlePool::drop_one_larger_than(Bytes size) noexcept {
   for (std::size_t i = kClasses.size(); i-- > 0;) {
     if (kClasses[i] <= size || spare_[i].empty()) continue;
-    if (!device_.destroy(spare_[i].back()).ok()) return false;
-    spare_[i].pop_back();
-    spare_bytes_ -= kClasses[i];
-    created_ -= kClasses[i];
-    return true;
+    return drop_spare(i);
   }
   return false;
+}
+
+bool HandlePool::drop_spare(std::size_t size_class) noexcept {
+  if (!device_.destroy(spare_[size_class].back()).ok()) return false;
+  spare_[size_class].pop_back();
+  spare_bytes_ -= kClasses[size_class];
+  created_.fetch_sub(kClasses[size_class].count(), std::memory_order_relaxed);
+  allowed_ = std::max(limit(), created());
+  return true;
+}
+
+void HandlePool::trim_to(Bytes most) noexcept {
+  const std::lock_guard guard(lock_);
+  // Small ones first: no more than necessary goes.
+  for (std::size_t i = kClasses.size(); i-- > 0;) {
+    while (created() > most && !spare_[i].empty()) {
+      if (!drop_spare(i)) return;
+    }
+  }
 }
 
 void HandlePool::put(const Extent& extent) noexcept {
@@ -82,6 +105,7 @@ void HandlePool::put(const Extent& extent) noexcept {
     if (kClasses[i] != extent.size) continue;
     spare_[i].push_back(extent.handle);
     spare_bytes_ += extent.size;
+    if (is_over_limit()) (void)drop_spare(i);
     return;
   }
 }

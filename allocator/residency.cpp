@@ -21,6 +21,7 @@ Residency::Residency(Device& device, Arena& arena, HandlePool& pool, HostArena& 
       freed_(arena, streams) {}
 
 Residency::~Residency() {
+  finish_all_evictions();
   for (BlockId id = 1; id < arena_.end_id(); ++id) unmap_extents(arena_.block(id));
 }
 
@@ -40,6 +41,7 @@ Status Residency::make_resident(std::span<const BlockId> set, Stream* stream, Wo
     const TurnstileGuard turn(turnstile_);
     pin(set);
     settle_incoming();
+    sweep_evictions();
     // Again where a stale word's block was freed and its id given to a new allocation meanwhile.
     do {
       status = bring_all(set, what);
@@ -154,14 +156,19 @@ Status Residency::bring_all(std::span<const BlockId> set, WorkName what) noexcep
   // All copies out start before the first copy in, so that both directions run at once.
   device_error_ = kOk;
   failed_copies_ = 0;
-  if (const Bytes at_hand = pool_.available() + freed_.bytes(); absent > at_hand)
+  const bool is_short = absent > pool_.available();
+  if (const Bytes at_hand = pool_.available() + freed_.bytes() + leaving(); absent > at_hand) {
     start_evictions(absent - at_hand);
+  }
   Status status = kOk;
   for (const BlockId id : wanted_) {
     status = bring(id);
     if (!status.ok()) break;
   }
-  finish_all_evictions();
+  if (absent > Bytes()) pressure_ = is_short ? kPressure : std::max(pressure_ - 1, 0);
+  // A moving average over a few turns.
+  brought_ = Bytes((brought_.count() * 3 + absent.count()) / 4);
+  if (status.ok()) evict_ahead();
   if (check_ == CheckLevel::kFull) {
     if (const char* broken = check_locked()) report<Msg::TP3002>(broken);
   }
@@ -349,6 +356,7 @@ void Residency::publish_stats() noexcept {
   StatsPage& page = StatsPage::instance();
   page.set(Metric::device_resident_bytes, pool_.created().count());
   page.raise(Metric::device_resident_bytes_peak, pool_.created().count());
+  page.set(Metric::kept_bytes, kept().count());
   page.set(Metric::host_bytes, host_.used().count());
   page.raise(Metric::host_bytes_peak, host_.used().count());
 }

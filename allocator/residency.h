@@ -94,6 +94,10 @@ class Residency {
   /// The largest block that may move, or up to an eighth more.
   [[nodiscard]] Bytes largest() const noexcept { return census_.largest(); }
 
+  /// Gives memory back to the driver until at most the pool's limit is held, as far as anything can move.
+  /// True if that was reached.
+  bool shrink() noexcept;
+
   /// make_resident(), and the blocks stay on the device until they are freed.
   Status keep(std::span<const BlockId> set, WorkName what) noexcept;
   /// Bytes of kept blocks.
@@ -122,8 +126,11 @@ class Residency {
  private:
   static constexpr int kAttempts = 3;
   static constexpr Bytes kGranule = Arena::kChunk;
-  static constexpr std::uint64_t kMostWaste = 8;  // of a reused pair, at most one eighth
-  static constexpr Nanos kQuiesce = millis(1);    // design protocol 3
+  static constexpr std::uint64_t kMostWaste = 8;   // of a reused pair, at most one eighth
+  static constexpr int kPressure = 8;              // turns for which memory counts as short after it was
+  static constexpr std::uint64_t kTurnsAhead = 2;  // evict_ahead(): for so many turns of the slow path
+  static constexpr std::uint64_t kMostAhead = 8;   // and at most so large a part of the limit
+  static constexpr Nanos kQuiesce = millis(1);     // design protocol 3
   /// How long the owner of the slow path waits for launches that hold all other blocks between their check
   /// and their enqueue, before it answers out of memory.
   static constexpr Nanos kPatience = seconds(60);
@@ -171,13 +178,16 @@ class Residency {
   Status copy_in(BlockId id, Block& block) noexcept;
   void settle_incoming() noexcept;
   bool wait_for_incoming() noexcept;
-  bool move_to_freed(Block& block, StateWord word, Use freed_by) noexcept;
+  template <class Order>
+  Status free_by(BlockId id, Order&& order) noexcept;
+  bool move_to_freed(Block& block, StateWord word, Use last) noexcept;
   void uncount(Block& block) noexcept;
   void release_kept(Block& block) noexcept;
 
   // Making room; eviction.cpp
   Status acquire(Block& block) noexcept;
-  bool make_room(Bytes missing) noexcept;
+  enum class Patience : bool { kNone, kMinute };
+  bool make_room(Bytes missing, Patience patience) noexcept;
   bool strip_freed() noexcept;
   bool wait_for_freed() noexcept;
   bool being_copied(BlockId id) const noexcept;
@@ -188,6 +198,9 @@ class Residency {
   bool finish_eviction() noexcept;
   bool others_hold_memory() noexcept;
   void finish_all_evictions() noexcept;
+  void evict_ahead() noexcept;
+  void sweep_evictions() noexcept;
+  [[nodiscard]] Bytes leaving() const noexcept;
 
   void publish_stats() noexcept;
   const char* check_locked() noexcept;
@@ -211,6 +224,8 @@ class Residency {
   std::deque<Lost> lost_;           // turnstile
   bool host_is_full_ = false;       // turnstile; set by the last start_evictions
   Status device_error_ = kOk;       // turnstile; what a wait on the device answered, if not "done"
+  int pressure_ = 0;                // turnstile; turns since memory was last short, counted down
+  Bytes brought_;                   // turnstile; how much one turn brings in, by experience
   int failed_copies_ = 0;           // turnstile; copies out that failed since the owner's turn began
   std::vector<BlockId> wanted_;     // turnstile; what the owner is bringing, sorted
   // turnstile; kept between calls, so that a search for victims seldom needs memory of its own

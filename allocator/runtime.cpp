@@ -42,13 +42,16 @@ Runtime::Runtime(Device& device, std::unique_ptr<Arena> arena, const Options& op
                  Bytes host_budget) noexcept
     : device_(device),
       arena_(std::move(arena)),
+      options_(options),
       min_block_(options.min_block),
       pool_(device, Arena::kChunk * (capacity / Arena::kChunk)),
       host_(device, host_budget, Arena::kChunk, kHostChunk),
       streams_(device),
       residency_(device, *arena_, pool_, host_, streams_, options.check),
       slabs_(*arena_, residency_, streams_),
-      epochs_(EpochRegistry::instance()) {
+      epochs_(EpochRegistry::instance()),
+      budget_(options.device_budget),
+      capacity_(capacity.count()) {
   // A thread's own default stream ends with the thread.
   epochs_.on_thread_exit([](void* self) { static_cast<Runtime*>(self)->stream_destroyed(kPerThreadStream); },
                          this);
@@ -56,6 +59,47 @@ Runtime::Runtime(Device& device, std::unique_ptr<Arena> arena, const Options& op
 
 Runtime::~Runtime() {
   epochs_.on_thread_exit(nullptr, nullptr);
+}
+
+void Runtime::set_budget(Amount budget) noexcept {
+  {
+    const std::lock_guard guard(limits_lock_);
+    budget_ = budget;
+    apply_limit();
+  }
+  if (pool_.is_over_limit() && !residency_.shrink()) {
+    report<Msg::TP2006>(BytesText(capacity()).c_str(), BytesText(pool_.created() + outside()).c_str());
+  }
+}
+
+bool Runtime::set_outside(Bytes outside) noexcept {
+  if (outside != this->outside()) {
+    const std::lock_guard guard(limits_lock_);
+    outside_.store(outside.count(), std::memory_order_relaxed);
+    apply_limit();
+  }
+  return !pool_.is_over_limit() || residency_.shrink();
+}
+
+bool Runtime::give_back(Bytes size) noexcept {
+  const Bytes before = pool_.created();
+  {
+    const std::lock_guard guard(limits_lock_);
+    pool_.set_limit(std::min(pool_.limit(), before - size));
+  }
+  (void)residency_.shrink();
+  const std::lock_guard guard(limits_lock_);
+  apply_limit();
+  return pool_.created() < before;
+}
+
+void Runtime::apply_limit() noexcept {
+  Options options = options_;
+  options.device_budget = budget_;
+  const Bytes capacity = device_capacity_of(options, device_.total_memory());
+  capacity_.store(capacity.count(), std::memory_order_relaxed);
+  pool_.set_limit(Arena::kChunk * ((capacity - outside()) / Arena::kChunk));
+  StatsPage::instance().set(Metric::device_capacity_bytes, capacity.count());
 }
 
 Bytes Runtime::allocated() const noexcept {
@@ -92,7 +136,22 @@ void Runtime::unreserve(Bytes span) noexcept {
 }
 
 DeviceResult<DevicePtr> Runtime::allocate_in(Bytes size, StreamHandle stream, std::uint8_t tag) noexcept {
-  return allocate_for(size, streams_.find(stream), tag);
+  Stream* known = streams_.find(stream);
+  const DeviceResult<DevicePtr> at = allocate_for(size, known, tag);
+  if (!at.ok() || known == nullptr) return at;
+  if (const Status status = be_a_barrier(stream, *known); !status.ok()) {
+    (void)free_in(*at, stream);
+    return Err{status};
+  }
+  return at;
+}
+
+// An allocation or a free in the legacy stream is an operation of it, which all blocking streams wait for and
+// which waits for all of them; recording an event is one too. Where even that fails, the host waits.
+Status Runtime::be_a_barrier(StreamHandle handle, Stream& stream) noexcept {
+  if (handle != kLegacyStream || !blocking_streams_exist.load(std::memory_order_acquire)) return kOk;
+  (void)stream.draw();
+  return streams_.mark(stream).ok() ? kOk : device_.synchronize();
 }
 
 DeviceResult<DevicePtr> Runtime::allocate_for(Bytes size, Stream* stream, std::uint8_t tag) noexcept {
@@ -144,11 +203,12 @@ Status Runtime::keep_new(BlockId id, Bytes size) noexcept {
 Status Runtime::free(DevicePtr at) noexcept {
   const BlockId id = arena_->find(at.address());
   if (id == kNoBlock) return kInvalidValue;
-  const Block& block = arena_->block(id);
   Status status = device_.synchronize();
-  // While a stream is captured nobody may wait for the whole device; then for what has used this memory.
-  if (is_capture_error(status)) status = residency_.wait_for_uses(block);
+  // While a stream is captured nobody may wait for the whole device; then for all streams that have used
+  // memory of ours.
+  if (is_capture_error(status)) status = streams_.wait_all();
   if (!status.ok()) return status;
+  const Block& block = arena_->block(id);
   status = kInvalidValue;
   if (block.slab.load(std::memory_order_acquire) != nullptr) {
     status = slabs_.free(id, at, Use());
@@ -175,6 +235,7 @@ Status Runtime::free_in(DevicePtr at, StreamHandle handle) noexcept {
     status = residency_.free_in(id, *stream);
     if (status.ok()) unreserve(span);
   }
+  if (status.ok()) status = be_a_barrier(handle, *stream);
   streams_.mark_sometimes(*stream, Bytes());
   publish_allocated();
   return status;
@@ -200,7 +261,7 @@ bool Runtime::all_usable(std::span<const BlockId> set) const noexcept {
 void Runtime::note_uses(std::span<const BlockId> set, Stream* stream) noexcept {
   // Nothing is evicted once a capture began, and a capture forbids asking for events.
   if (set.empty() || frozen()) return;
-  const std::uint64_t now = launch_counter_.fetch_add(1, std::memory_order_relaxed) + 1;
+  const std::uint64_t now = StatsPage::instance().count(Metric::launches_total);
   const Use use = stream != nullptr ? stream->draw() : Use();
   Bytes touched;
   for (const BlockId id : set) {

@@ -32,8 +32,20 @@ class Runtime {
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
-  /// The most device memory it will hold: min(budget, device - reserve).
-  [[nodiscard]] Bytes capacity() const noexcept { return pool_.limit(); }
+  /// The most device memory that the process may hold: min(budget, device - reserve).
+  [[nodiscard]] Bytes capacity() const noexcept { return Bytes(capacity_.load(std::memory_order_relaxed)); }
+  /// What of it is neither allocated here nor held outside.
+  [[nodiscard]] Bytes free_bytes() const noexcept { return capacity() - outside() - allocated(); }
+  /// Changes the budget while the program runs: blocks leave until it is kept, as far as they can move now;
+  /// what cannot leaves at later launches. Waits for device work.
+  void set_budget(Amount budget) noexcept;
+  /// Memory that the process holds on the device without us, which counts against the budget. Blocks make
+  /// room for it first; false: not enough could move.
+  bool set_outside(Bytes outside) noexcept;
+  /// Gives up to `size` bytes of what is held to the driver; they may be taken again when they are needed.
+  /// False: nothing could be given.
+  bool give_back(Bytes size) noexcept;
+  [[nodiscard]] Bytes outside() const noexcept { return Bytes(outside_.load(std::memory_order_relaxed)); }
   /// What the program has been given and has not freed (whole granules).
   [[nodiscard]] Bytes allocated() const noexcept;
 
@@ -102,6 +114,7 @@ class Runtime {
   Runtime(Device& device, std::unique_ptr<Arena> arena, const Options& options, Bytes capacity,
           Bytes host_budget) noexcept;
 
+  void apply_limit() noexcept;
   bool all_usable(std::span<const BlockId> set) const noexcept;
   void note_uses(std::span<const BlockId> set, Stream* stream) noexcept;
   void note_use(Block& block, Use use) noexcept;
@@ -109,12 +122,14 @@ class Runtime {
   bool reserve(Bytes span) noexcept;
   void unreserve(Bytes span) noexcept;
   void publish_allocated() noexcept;
+  Status be_a_barrier(StreamHandle handle, Stream& stream) noexcept;
   DeviceResult<DevicePtr> allocate_for(Bytes size, Stream* stream, std::uint8_t tag) noexcept;
   DeviceResult<DevicePtr> allocate_block(Bytes size, Stream* stream, std::uint8_t tag) noexcept;
   Status keep_new(BlockId id, Bytes size) noexcept;
 
   Device& device_;
   const std::unique_ptr<Arena> arena_;
+  const Options options_;
   const Bytes min_block_;
   HandlePool pool_;
   HostArena host_;
@@ -123,7 +138,10 @@ class Runtime {
   SlabHeap slabs_;
   EpochRegistry& epochs_;
 
-  std::atomic<std::uint64_t> launch_counter_{0};
+  std::mutex limits_lock_;  // budget_ and whoever works out the limit
+  Amount budget_;
+  std::atomic<std::uint64_t> capacity_;
+  std::atomic<std::uint64_t> outside_{0};
   std::atomic<std::uint64_t> block_bytes_{0};  // allocated, without slabs
 };
 
@@ -135,7 +153,7 @@ int Runtime::launch(std::span<const BlockId> set, StreamHandle handle, WorkName 
     std::uint64_t touching = 0;
     for (const BlockId id : set) touching |= EpochRegistry::bit_of(id);
     EpochGuard epoch(slot, touching);
-    if (all_usable(set)) [[likely]] {
+    if (all_usable(set) && !pool_.is_over_limit()) [[likely]] {
       const int code = enqueue();
       note_uses(set, stream);
       return code;
@@ -148,6 +166,7 @@ template <class Call>
 int Runtime::call_blocking(std::span<const BlockId> set, StreamHandle handle, WorkName what,
                            Call&& call) noexcept {
   const NoCancel no_cancel;
+  if (pool_.is_over_limit()) (void)residency_.shrink();
   Stream* stream = streams_.find(handle);
   if (const Status status = residency_.make_resident(set, stream, what); !status.ok()) return status.code();
   const int code = call();

@@ -36,6 +36,7 @@ void pause_between_queries(int round) noexcept {
 }  // namespace
 
 std::atomic<int> captures_under_way{0};
+std::atomic<bool> blocking_streams_exist{false};
 
 StreamTable::StreamTable(Device& device) noexcept : device_(device) {
   entries_.push_back(nullptr);
@@ -159,6 +160,23 @@ void StreamTable::mark_all() noexcept {
     const std::lock_guard one(stream->lock_);
     (void)mark_locked(*stream);
   }
+}
+
+Status StreamTable::wait_all() noexcept {
+  std::vector<Use> newest;
+  {
+    const std::lock_guard guard(lock_);
+    for (const Stream* stream : entries_) {
+      if (stream == nullptr) continue;
+      const std::uint64_t drawn = stream->enqueued_.load(std::memory_order_acquire);
+      if (drawn != 0) newest.emplace_back(stream->index_, drawn);
+    }
+  }
+  Status status = kOk;
+  for (const Use use : newest) {
+    if (status.ok()) status = wait_host(use);
+  }
+  return status;
 }
 
 Status StreamTable::pass_all_locked(Stream& stream) noexcept {

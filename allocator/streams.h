@@ -21,6 +21,12 @@ inline constexpr StreamHandle kPerThreadStream{2};
 /// marked, since nothing can be recorded any more in a stream that has come to be captured.
 extern std::atomic<int> captures_under_way;
 
+/// True once the process may have a blocking stream: one that the legacy stream waits for, and that waits for
+/// it (CUDA runtime API, stream synchronization behavior). Then each operation in the legacy stream is a
+/// barrier, also one that asks nothing of the device. Whoever sees streams being made sets it; it never
+/// falls.
+extern std::atomic<bool> blocking_streams_exist;
+
 /// Events that say how far a stream has come, oldest first. Fixed size: marks are made on the launch path.
 class MarkRing {
  public:
@@ -110,6 +116,9 @@ class StreamTable {
   Status mark(Stream& stream) noexcept;
   /// mark() for every stream.
   void mark_all() noexcept;
+  /// Waits on the host for all that any known stream has been given so far, but for streams that are
+  /// captured.
+  Status wait_all() noexcept;
 
   /// True once the device has finished everything up to the use. Asks the driver only when it must. An error
   /// of the device counts as "not passed"; wait_host() reports it.

@@ -8,6 +8,7 @@
 #include "shim/hook_table.h"
 #include "shim/process.h"
 #include "shim/real_driver.h"
+#include "shim/stream_context.h"
 
 namespace tidepool::shim {
 

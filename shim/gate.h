@@ -3,6 +3,7 @@
 #include <span>
 
 #include "shim/capture.h"
+#include "shim/make_way.h"
 #include "shim/managed.h"
 #include "shim/stream_context.h"
 #include "shim/touch_set.h"
@@ -33,10 +34,20 @@ CUresult pass(runtime::Runtime& runtime, std::span<const runtime::BlockId> ids, 
     return kept == CUDA_SUCCESS ? enqueue() : kept;
   }
   const runtime::StreamHandle handle = stream_of(stream, per_thread);
-  const auto run = [&] { return static_cast<int>(enqueue()); };
+  bool is_refused = false;
+  const auto run = [&] {
+    const CUresult result = enqueue();
+    is_refused = result == CUDA_ERROR_OUT_OF_MEMORY;
+    return static_cast<int>(result);
+  };
   // Calls that may wait hold pins meanwhile, not an epoch that evictors of other blocks wait for.
-  return static_cast<CUresult>(waits == Waits::kYes ? runtime.call_blocking(ids, handle, what, run)
-                                                    : runtime.launch(ids, handle, what, run));
+  const auto go = [&] {
+    return static_cast<CUresult>(waits == Waits::kYes ? runtime.call_blocking(ids, handle, what, run)
+                                                      : runtime.launch(ids, handle, what, run));
+  };
+  const CUresult result = go();
+  // The driver itself had no memory: for code that it loads at a kernel's first launch, say.
+  return is_refused && give_way() ? go() : result;
 }
 
 /// The same for what the arguments of a call name.

@@ -85,6 +85,8 @@ std::size_t bytes_of(std::string_view name, A... args) noexcept {
 }
 
 constexpr auto kGated = [](const auto& call, auto... args) noexcept {
+  if (last_stream(args...) == CU_STREAM_PER_THREAD) [[unlikely]]
+    note_blocking_stream();
   runtime::Runtime* runtime = managed();
   if (runtime == nullptr) return call(args...);
   TouchSet set(runtime->arena());

@@ -71,6 +71,12 @@ constexpr auto kRetain = [](const auto& call, CUmemGenericAllocationHandle* out,
   return result;
 };
 
+// Flags come second in both.
+constexpr auto kStreamCreate = [](const auto& call, CUstream* out, unsigned flags, auto... rest) noexcept {
+  if ((flags & CU_STREAM_NON_BLOCKING) == 0) note_blocking_stream();
+  return call(out, flags, rest...);
+};
+
 constexpr auto kStreamDestroy = [](const auto& call, CUstream stream) noexcept {
   forget_streams();
   if (runtime::Runtime* runtime = stream != nullptr ? managed() : nullptr) {
@@ -124,6 +130,8 @@ TP_HANDLE(cuTexRefSetAddress2D_v2, kKeepArgument<2>)
 TP_HANDLE(cuTexRefSetAddress2D_v3, kKeepArgument<2>)
 TP_HANDLE(cuMulticastBindAddr, kKeepArgument<2>)
 
+TP_HANDLE(cuStreamCreate, kStreamCreate)
+TP_HANDLE(cuStreamCreateWithPriority, kStreamCreate)
 TP_HANDLE(cuStreamDestroy, kStreamDestroy)
 TP_HANDLE(cuStreamDestroy_v2, kStreamDestroy)
 TP_HANDLE(cuCtxDestroy, kContextDestroy)

@@ -36,6 +36,8 @@ void name_kernel(const void* function, std::span<char> buffer) noexcept {
 template <class Enqueue, class Shape>
 CUresult launch(CUfunction function, CUstream stream, bool per_thread, void** params, void** extra,
                 Shape&& shape, Enqueue&& enqueue) noexcept {
+  if (stream == CU_STREAM_PER_THREAD) [[unlikely]]
+    note_blocking_stream();
   runtime::Runtime* runtime = managed();
   if (runtime == nullptr || function == nullptr) return enqueue();
   TouchSet set(runtime->arena());

@@ -59,7 +59,7 @@ constexpr auto kGetInfo = [](const auto& call, std::size_t* free, std::size_t* t
   if (runtime == nullptr) return result;
   const Bytes capacity = runtime->capacity();
   if (total != nullptr) *total = capacity.count();
-  if (free != nullptr) *free = (capacity - runtime->allocated()).count();
+  if (free != nullptr) *free = runtime->free_bytes().count();
   return result;
 };
 

@@ -5,6 +5,7 @@
 
 #include "allocator/support/message.h"
 #include "shim/entry.h"
+#include "shim/make_way.h"
 #include "shim/outside_handles.h"
 #include "shim/ownership.h"
 
@@ -22,12 +23,17 @@ constexpr auto kManagedMemory = [](const auto& call, CUdeviceptr* out, std::size
 
 constexpr auto kCreate = [](const auto& call, CUmemGenericAllocationHandle* out, std::size_t size,
                             const CUmemAllocationProp* properties, unsigned long long flags) noexcept {
-  const CUresult result = call(out, size, properties, flags);
   // Memory of the host (NCCL has some) takes none of the device.
-  if (result == CUDA_SUCCESS && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
+  const bool is_devices = properties != nullptr && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  if (!is_devices) return call(out, size, properties, flags);
+  const CUdevice device = properties->location.id;
+  make_way(device, Bytes(size));
+  const CUresult result = with_room([&] { return call(out, size, properties, flags); });
+  if (result == CUDA_SUCCESS) {
     const Module asks = who_asks(call.caller);
-    add_handle(*out, Bytes(size), properties->location.id, asks.owner == Owner::kLibrary ? asks.name : "");
+    add_handle(*out, Bytes(size), device, asks.owner == Owner::kLibrary ? asks.name : "");
   }
+  settle_outside(device);
   return result;
 };
 
@@ -35,6 +41,7 @@ constexpr auto kRelease = [](const auto& call, CUmemGenericAllocationHandle hand
   const std::uint64_t memory = memory_of_handle(handle);
   const CUresult result = call(handle);
   if (result == CUDA_SUCCESS) remove_handle(handle, memory);
+  settle_outside(managed_device());
   return result;
 };
 
@@ -49,6 +56,7 @@ constexpr auto kUnmap = [](const auto& call, CUdeviceptr at, std::size_t size) n
   const auto mapped = mappings_within(at, Bytes(size));
   const CUresult result = call(at, size);
   if (result == CUDA_SUCCESS) remove_mappings(mapped);
+  settle_outside(managed_device());
   return result;
 };
 

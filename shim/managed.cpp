@@ -91,7 +91,10 @@ CUdevice managed_device() noexcept {
 runtime::Runtime* managed_here() noexcept {
   const runtime::DriverTable& driver = active_driver().runtime;
   CUcontext context = nullptr;
-  if (driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) return nullptr;
+  // Asked once more where it fails: memory that is not managed for a passing error would be outside for good.
+  CUresult asked = driver.cuCtxGetCurrent(&context);
+  if (asked != CUDA_SUCCESS) asked = driver.cuCtxGetCurrent(&context);
+  if (asked != CUDA_SUCCESS || context == nullptr) return nullptr;
   if (const Managed* managed = g_managed.load(std::memory_order_acquire)) {
     return managed->device->context() == context ? managed->runtime : nullptr;
   }

@@ -2,6 +2,11 @@
 
 namespace tidepool::shim {
 
+CUdevice current_device() noexcept {
+  CUdevice device = -1;
+  return active_driver().runtime.cuCtxGetDevice(&device) == CUDA_SUCCESS ? device : -1;
+}
+
 void note_outside(CUdeviceptr at, std::size_t size, const char* library) noexcept {
   const runtime::DriverTable& driver = active_driver().runtime;
   OutsideMemory memory{at, Bytes(size), -1, nullptr, library};
@@ -9,6 +14,7 @@ void note_outside(CUdeviceptr at, std::size_t size, const char* library) noexcep
   if (driver.cuCtxGetDevice(&memory.device) != CUDA_SUCCESS)
     return;  // not possible where memory was just given
   add_outside(memory);
+  settle_outside(memory.device);
 }
 
 CUcontext primary_context(CUdevice device) noexcept {

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "shim/entry.h"
+#include "shim/make_way.h"
 #include "shim/managed.h"
 #include "shim/module_owner.h"
 #include "shim/outside_memory.h"
@@ -20,6 +21,9 @@ inline Module who_asks(const void* caller) noexcept {
   return module.owner == Owner::kCudart ? module_of(runtime_mark().caller) : module;
 }
 
+/// The device of the current context; -1 where there is none.
+CUdevice current_device() noexcept;
+
 /// Counts memory that the driver gave in the current context.
 void note_outside(CUdeviceptr at, std::size_t size, const char* library) noexcept;
 
@@ -27,14 +31,14 @@ void note_outside(CUdeviceptr at, std::size_t size, const char* library) noexcep
 CUcontext primary_context(CUdevice device) noexcept;
 
 namespace detail {
-// How much an allocation call has given, from its arguments behind the first: (size, ...) or
-// (pitch, width, height, element).
+// How much an allocation call asks for, from its arguments behind the first: (size, ...) or
+// (pitch, width, height, element). Rows of the second are padded by less than 512 bytes.
 template <class... Rest>
-std::size_t given(std::size_t size, Rest...) noexcept {
-  return size;
+Bytes asked(std::size_t size, Rest...) noexcept {
+  return Bytes(size);
 }
-inline std::size_t given(const std::size_t* pitch, std::size_t, std::size_t height, unsigned) noexcept {
-  return *pitch * height;
+inline Bytes asked(const std::size_t*, std::size_t width, std::size_t height, unsigned) noexcept {
+  return Bytes(width).round_up(Bytes(512)) * height;
 }
 }  // namespace detail
 
@@ -44,9 +48,17 @@ template <auto Handler>
 inline constexpr auto kByOwner = [](const auto& call, CUdeviceptr* out, auto... rest) noexcept {
   const Module asks = who_asks(call.caller);
   const bool is_librarys = asks.owner == Owner::kLibrary || asks.owner == Owner::kDriver;
-  const CUresult result = is_librarys ? call(out, rest...) : Handler(call, out, rest...);
+  CUresult result = CUDA_SUCCESS;
+  if (is_librarys) {
+    const CUdevice device = current_device();
+    make_way(device, detail::asked(rest...));
+    result = with_room([&] { return call(out, rest...); });
+    if (result != CUDA_SUCCESS) settle_outside(device);
+  } else {
+    result = Handler(call, out, rest...);
+  }
   if (result == CUDA_SUCCESS && out != nullptr && owner(*out) == nullptr) {
-    note_outside(*out, detail::given(rest...), is_librarys ? asks.name : "");
+    note_outside(*out, detail::asked(rest...).count(), is_librarys ? asks.name : "");
   }
   return result;
 };
@@ -56,7 +68,9 @@ template <auto Handler>
 inline constexpr auto kFreeByOwner = [](const auto& call, CUdeviceptr at, auto... rest) noexcept {
   const OutsideMemory outside = at != 0 && owner(at) == nullptr ? remove_outside(at) : OutsideMemory{};
   const CUresult result = Handler(call, at, rest...);
-  if (result != CUDA_SUCCESS && outside.size != Bytes()) add_outside(outside);
+  if (outside.size == Bytes()) return result;
+  if (result != CUDA_SUCCESS) add_outside(outside);
+  if (result == CUDA_SUCCESS) settle_outside(outside.device);
   return result;
 };
 

@@ -2,6 +2,8 @@
 
 #include <cuda.h>
 
+#include "allocator/streams.h"
+
 namespace tidepool::shim {
 
 /// True if work in the stream, as the calling thread names it, runs in the managed primary context: only
@@ -17,6 +19,13 @@ bool is_followed(CUstream stream) noexcept;
 /// (cuCtxSynchronize). Contexts that are gone or broken have no work left and are forgotten. Fails only where
 /// one may not be waited for because it captures a graph. One load where there are none.
 CUresult wait_for_others() noexcept;
+
+/// A stream is made, or used, that the legacy stream waits for. Hook-safe, one load.
+inline void note_blocking_stream() noexcept {
+  if (!runtime::blocking_streams_exist.load(std::memory_order_relaxed)) {
+    runtime::blocking_streams_exist.store(true, std::memory_order_seq_cst);
+  }
+}
 
 /// Before a stream is destroyed: handles may come back for streams of other contexts.
 void forget_streams() noexcept;

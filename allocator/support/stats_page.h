@@ -39,7 +39,7 @@ inline constexpr std::size_t kMetricCount = 0
     ;
 
 inline constexpr std::uint64_t kStatsPageMagic = 0x7473'6c6f'6f70'6474;  // "tdpoolst" in memory
-inline constexpr std::uint32_t kStatsPageVersion = 3;
+inline constexpr std::uint32_t kStatsPageVersion = 4;
 
 /// The file `<run_dir>/stats.<pid>` as it lies on disk; host byte order. A reader takes a file whose magic,
 /// version and metric_count are its own and refuses any other.
@@ -80,6 +80,10 @@ class StatsPage {
   void reset_after_fork() noexcept;
 
   void add(Metric metric, std::uint64_t n) noexcept { cell(metric).fetch_add(n, std::memory_order_relaxed); }
+  /// add() of one; the new number.
+  std::uint64_t count(Metric metric) noexcept {
+    return cell(metric).fetch_add(1, std::memory_order_relaxed) + 1;
+  }
   void sub(Metric metric, std::uint64_t n) noexcept { cell(metric).fetch_sub(n, std::memory_order_relaxed); }
   void set(Metric metric, std::uint64_t n) noexcept { cell(metric).store(n, std::memory_order_relaxed); }
   /// Sets the number to `n` if that is more.

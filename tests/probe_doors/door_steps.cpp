@@ -116,7 +116,7 @@ void make_current() {
   CUcontext context = nullptr;
   EXPECT(by_dlsym<decltype(cuDevicePrimaryCtxRetain)>("cuDevicePrimaryCtxRetain")(&context, 0) ==
          CUDA_SUCCESS);
-  EXPECT(by_dlsym<decltype(cuCtxSetCurrent)>("cuCtxSetCurrent")(context) == CUDA_SUCCESS);
+  EXPECT(by_lookup<decltype(cuCtxSetCurrent)>("cuCtxSetCurrent")(context) == CUDA_SUCCESS);
 }
 
 void step(const Doors& doors, CUfunction kernel, bool novel, Counts& counts) {

@@ -26,6 +26,7 @@ class Program {
     const char* host = "1GiB";
     std::uint64_t seed = 1;
     int streams = 3;
+    bool blocking = false;
   };
 
   explicit Program(const Config& config) : device_({config.device, MiB(2), config.seed}) {
@@ -36,7 +37,8 @@ class Program {
     auto runtime = Runtime::create(device_, options, GiB(4));
     REQUIRE(runtime.ok());
     runtime_.reset(*runtime);
-    for (int i = 0; i < config.streams; ++i) streams_.push_back(device_.create_program_stream(false));
+    for (int i = 0; i < config.streams; ++i)
+      streams_.push_back(device_.create_program_stream(config.blocking));
   }
 
   ~Program() {

@@ -155,6 +155,34 @@ TEST_CASE("stream order: a pointer is freed once") {
   }
 }
 
+TEST_CASE("stream order: allocation and free in the legacy stream stand between blocking streams") {
+  blocking_streams_exist.store(true);
+  for (const bool frees : {true, false}) {
+    for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      INFO("seed " << seed << (frees ? ", free" : ", allocation"));
+      Program::Config config;
+      config.seed = seed;
+      config.streams = 2;
+      config.blocking = true;
+      Program program(config);
+      const DevicePtr shared = program.allocate(MiB(4));
+      const auto other = program.runtime().allocate_in(MiB(2), kLegacyStream);
+      REQUIRE(other.ok());
+      program.device().run_all();
+      REQUIRE(program.touch({shared}, 0).ok());
+      if (frees) {
+        REQUIRE(program.runtime().free_in(*other, kLegacyStream).ok());
+      } else {
+        REQUIRE(program.runtime().allocate_in(MiB(2), kLegacyStream).ok());
+      }
+      REQUIRE(program.touch({shared}, 1).ok());
+      program.device().run_all();
+      program.check();
+    }
+  }
+  blocking_streams_exist.store(false);
+}
+
 TEST_CASE("stream order: a stream that ended leaves its memory to others") {
   Program program({});
   const StreamHandle gone = program.device().create_program_stream(false);

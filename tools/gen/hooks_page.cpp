@@ -31,7 +31,7 @@ constexpr std::pair<std::string_view, std::string_view> kPolicies[] = {
     {"kManage", "answered by Tidepool for memory that it manages"},
     {"kGate", "goes on once everything it touches is on the device"},
     {"kKeep", "what it names stays on the device: something will refer to it that cannot be followed"},
-    {"kFreeze", "from here on everything stays on the device"},
+    {"kRoom", "passed on, and once more where the driver had no memory for it but could be given some"},
     {"kNotice", "passed on; Tidepool takes note"},
     {"kLookup", "hands out pointers to functions: those of this page instead of the driver's"},
 };
