@@ -97,8 +97,8 @@ TEST_CASE("records: messages are in the log and in the report, also with --quiet
       "--device-budget is 8.2 MiB of this device's 79.6 GiB. The least, 16.0 MiB, is used. ";
   bool found = false;
   for (const std::string& line : log_of(folder.path())) {
-    found = found || line.find("\"ev\":\"warning\"") != std::string::npos &&
-                         line.find("\"code\":\"TP1005\",\"text\":\"" + wanted) != std::string::npos;
+    found = found || (line.find("\"ev\":\"warning\"") != std::string::npos &&
+                      line.find("\"code\":\"TP1005\",\"text\":\"" + wanted) != std::string::npos);
   }
   CHECK(found);
   const std::string text = run({{kTidepool, "report", folder / "run"}, "", {}, false, false}).out;
