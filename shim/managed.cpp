@@ -104,7 +104,9 @@ runtime::Runtime* managed_here() noexcept {
   }
   if (g_gave_up) return nullptr;
   CUdevice device = 0;
-  if (driver.cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
+  asked = driver.cuCtxGetDevice(&device);
+  if (asked != CUDA_SUCCESS) asked = driver.cuCtxGetDevice(&device);
+  if (asked != CUDA_SUCCESS) return nullptr;
   // The primary context is what the CUDA runtime uses.
   if (primary_context(device) != context) {
     if (!std::exchange(g_said_foreign, true)) report<Msg::TP1010>();

@@ -21,10 +21,14 @@ CUcontext primary_context(CUdevice device) noexcept {
   const runtime::DriverTable& driver = active_driver().runtime;
   unsigned flags = 0;
   int active = 0;
-  if (driver.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || active == 0)
-    return nullptr;
+  // Each is asked once more where it fails: what is allocated meanwhile would be taken for another context's.
+  CUresult asked = driver.cuDevicePrimaryCtxGetState(device, &flags, &active);
+  if (asked != CUDA_SUCCESS) asked = driver.cuDevicePrimaryCtxGetState(device, &flags, &active);
+  if (asked != CUDA_SUCCESS || active == 0) return nullptr;
   CUcontext primary = nullptr;
-  if (driver.cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS) return nullptr;
+  asked = driver.cuDevicePrimaryCtxRetain(&primary, device);
+  if (asked != CUDA_SUCCESS) asked = driver.cuDevicePrimaryCtxRetain(&primary, device);
+  if (asked != CUDA_SUCCESS) return nullptr;
   (void)driver.cuDevicePrimaryCtxRelease_v2(device);
   return primary;
 }
