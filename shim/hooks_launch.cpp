@@ -9,6 +9,7 @@
 #include "shim/arg_scan.h"
 #include "shim/entry.h"
 #include "shim/gate.h"
+#include "shim/kernel_symbol.h"
 #include "shim/kernel_timer.h"
 #include "shim/record.h"
 
@@ -17,16 +18,7 @@ namespace {
 
 /// The kernel's name as its source has it, where that can be told. `function` may be a CUkernel.
 void name_kernel(const void* function, std::span<char> buffer) noexcept {
-  const char* symbol = nullptr;
-  const RealDriver& driver = active_driver();
-  auto* handle = const_cast<void*>(function);
-  if (driver.cuFuncGetName == nullptr ||
-      driver.cuFuncGetName(&symbol, static_cast<CUfunction>(handle)) != CUDA_SUCCESS) {
-    symbol = nullptr;
-    if (driver.cuKernelGetName != nullptr)
-      (void)driver.cuKernelGetName(&symbol, static_cast<CUkernel>(handle));
-  }
-  if (symbol == nullptr) symbol = "(unnamed)";
+  const char* const symbol = kernel_symbol(function);
   char* const readable = abi::__cxa_demangle(symbol, nullptr, nullptr, nullptr);
   TextWriter(buffer.data(), buffer.size()).put("kernel ").put(readable != nullptr ? readable : symbol);
   std::free(readable);

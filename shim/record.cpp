@@ -2,6 +2,7 @@
 
 #include "allocator/support/host_memory.h"
 #include "allocator/support/text_writer.h"
+#include "shim/kernel_symbol.h"
 #include "shim/managed.h"
 #include "shim/process.h"
 #include "shim/real_driver.h"
@@ -11,18 +12,8 @@ namespace {
 
 using runtime::Recorder;
 
-/// The kernel's symbol. `function` may be a CUkernel.
 void symbol_of(const void* function, std::span<char> buffer) noexcept {
-  const char* symbol = nullptr;
-  const RealDriver& driver = active_driver();
-  auto* handle = const_cast<void*>(function);
-  if (driver.cuFuncGetName == nullptr ||
-      driver.cuFuncGetName(&symbol, static_cast<CUfunction>(handle)) != CUDA_SUCCESS) {
-    symbol = nullptr;
-    if (driver.cuKernelGetName != nullptr)
-      (void)driver.cuKernelGetName(&symbol, static_cast<CUkernel>(handle));
-  }
-  TextWriter(buffer.data(), buffer.size()).put(symbol != nullptr ? symbol : "(unnamed)");
+  TextWriter(buffer.data(), buffer.size()).put(kernel_symbol(function));
 }
 
 std::uint64_t number_of(runtime::StreamHandle stream) noexcept {
