@@ -271,17 +271,17 @@ void Residency::evict_ahead() noexcept {
   if (wanted > at_hand) start_evictions(wanted - at_hand);
 }
 
-bool Residency::shrink() noexcept {
+bool Residency::shrink_to(Bytes most) noexcept {
   const TurnstileGuard turn(turnstile_);
   wanted_.clear();
   settle_incoming();
   device_error_ = kOk;
   failed_copies_ = 0;
-  pool_.trim_to(pool_.limit());
-  while (pool_.is_over_limit() && make_room(pool_.created() - pool_.limit(), Patience::kNone)) {
-  }
+  do {
+    pool_.trim_to(most);
+  } while (pool_.created() > most && make_room(pool_.created() - most, Patience::kNone));
   publish_stats();
-  return !pool_.is_over_limit();
+  return pool_.created() <= most;
 }
 
 }  // namespace tidepool::runtime

@@ -94,9 +94,9 @@ class Residency {
   /// The largest block that may move, or up to an eighth more.
   [[nodiscard]] Bytes largest() const noexcept { return census_.largest(); }
 
-  /// Gives memory back to the driver until at most the pool's limit is held, as far as anything can move.
-  /// True if that was reached.
-  bool shrink() noexcept;
+  /// Gives memory back to the driver until at most so much is held, as far as anything can move now. True if
+  /// that was reached. Other owners of the slow path see nothing of it: the limit stays what it is.
+  bool shrink_to(Bytes most) noexcept;
 
   /// make_resident(), and the blocks stay on the device until they are freed.
   Status keep(std::span<const BlockId> set, WorkName what) noexcept;

@@ -67,29 +67,25 @@ void Runtime::set_budget(Amount budget) noexcept {
     budget_ = budget;
     apply_limit();
   }
-  if (pool_.is_over_limit() && !residency_.shrink()) {
+  if (pool_.is_over_limit() && !residency_.shrink_to(pool_.limit())) {
     report<Msg::TP2006>(BytesText(capacity()).c_str(), BytesText(pool_.created() + outside()).c_str());
   }
 }
 
-bool Runtime::set_outside(Bytes outside) noexcept {
-  if (outside != this->outside()) {
-    const std::lock_guard guard(limits_lock_);
-    outside_.store(outside.count(), std::memory_order_relaxed);
-    apply_limit();
-  }
-  return !pool_.is_over_limit() || residency_.shrink();
+void Runtime::set_outside(Bytes outside) noexcept {
+  const std::lock_guard guard(limits_lock_);
+  if (outside == this->outside()) return;
+  outside_.store(outside.count(), std::memory_order_relaxed);
+  apply_limit();
+}
+
+bool Runtime::keep_limit() noexcept {
+  return !pool_.is_over_limit() || residency_.shrink_to(pool_.limit());
 }
 
 bool Runtime::give_back(Bytes size) noexcept {
   const Bytes before = pool_.created();
-  {
-    const std::lock_guard guard(limits_lock_);
-    pool_.set_limit(std::min(pool_.limit(), before - size));
-  }
-  (void)residency_.shrink();
-  const std::lock_guard guard(limits_lock_);
-  apply_limit();
+  (void)residency_.shrink_to(before - size);
   return pool_.created() < before;
 }
 

@@ -39,9 +39,10 @@ class Runtime {
   /// Changes the budget while the program runs: blocks leave until it is kept, as far as they can move now;
   /// what cannot leaves at later launches. Waits for device work.
   void set_budget(Amount budget) noexcept;
-  /// Memory that the process holds on the device without us, which counts against the budget. Blocks make
-  /// room for it first; false: not enough could move.
-  bool set_outside(Bytes outside) noexcept;
+  /// Memory that the process holds on the device without us, which counts against the budget from here on.
+  void set_outside(Bytes outside) noexcept;
+  /// Blocks leave until no more is held than may be; false: not enough could move now. Waits for device work.
+  bool keep_limit() noexcept;
   /// Gives up to `size` bytes of what is held to the driver; they may be taken again when they are needed.
   /// False: nothing could be given.
   bool give_back(Bytes size) noexcept;
@@ -166,7 +167,7 @@ template <class Call>
 int Runtime::call_blocking(std::span<const BlockId> set, StreamHandle handle, WorkName what,
                            Call&& call) noexcept {
   const NoCancel no_cancel;
-  if (pool_.is_over_limit()) (void)residency_.shrink();
+  if (pool_.is_over_limit()) (void)residency_.shrink_to(pool_.limit());
   Stream* stream = streams_.find(handle);
   if (const Status status = residency_.make_resident(set, stream, what); !status.ok()) return status.code();
   const int code = call();

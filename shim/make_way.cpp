@@ -1,5 +1,7 @@
 #include "shim/make_way.h"
 
+#include <mutex>
+
 #include "shim/managed.h"
 #include "shim/outside_memory.h"
 #include "shim/real_driver.h"
@@ -19,18 +21,28 @@ runtime::Runtime* runtime_of_current() noexcept {
   return device == managed_device() ? runtime : nullptr;
 }
 
+constinit std::mutex g_setting;
+
+// Worked out and set as one step, or of two threads the one that looked first could have the last word.
+void set_outside(runtime::Runtime& runtime, CUdevice device, Bytes more) noexcept {
+  {
+    const std::lock_guard guard(g_setting);
+    runtime.set_outside(outside_bytes(device).all() + more);
+  }
+  (void)runtime.keep_limit();
+}
+
 }  // namespace
 
 void make_way(CUdevice device, Bytes size) noexcept {
   runtime::Runtime* runtime = managed();
   if (runtime == nullptr || device != managed_device()) return;
-  (void)runtime->set_outside(outside_bytes(device).all() + size);
+  set_outside(*runtime, device, size);
 }
 
 void settle_outside(CUdevice device) noexcept {
   runtime::Runtime* runtime = managed();
-  if (runtime != nullptr && device == managed_device())
-    (void)runtime->set_outside(outside_bytes(device).all());
+  if (runtime != nullptr && device == managed_device()) set_outside(*runtime, device, Bytes());
 }
 
 bool give_way() noexcept {

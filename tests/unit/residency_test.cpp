@@ -127,14 +127,17 @@ TEST_CASE("residency: memory that is held outside counts against the budget, and
   Program program({.budget = "64MiB"});
   const auto blocks = blocks_of(program, 14, MiB(4));
   for (const DevicePtr block : blocks) REQUIRE(program.touch({block}, 0).ok());
-  CHECK(program.runtime().set_outside(MiB(24)));
+  program.runtime().set_outside(MiB(24));
+  CHECK(program.runtime().keep_limit());
   CHECK(program.device().in_use() <= MiB(40));
   CHECK(program.runtime().free_bytes() == Bytes());
   for (const DevicePtr block : blocks) REQUIRE(program.touch({block}, 0).ok());
   CHECK(program.device().in_use() <= MiB(40));
-  CHECK(program.runtime().set_outside(MiB(64)));
+  program.runtime().set_outside(MiB(64));
+  CHECK(program.runtime().keep_limit());
   CHECK(program.device().in_use() == Bytes());
-  CHECK(program.runtime().set_outside(Bytes()));
+  program.runtime().set_outside(Bytes());
+  CHECK(program.runtime().keep_limit());
   for (const DevicePtr block : blocks) REQUIRE(program.touch({block}, 0).ok());
   program.synchronize();
   program.check();
@@ -239,6 +242,19 @@ TEST_CASE("residency: small allocations leave room for what one launch has used 
   CHECK(slabs == 4);  // 16 MiB less the 12 of the launch hold two slabs
   REQUIRE(program.touch(blocks, 0).ok());
   program.device().run_all();
+  program.check();
+}
+
+TEST_CASE("residency: what is given back to the driver is taken again, and the limit stays") {
+  Program program({.budget = "64MiB"});
+  const auto blocks = blocks_of(program, 14, MiB(4));
+  for (const DevicePtr block : blocks) REQUIRE(program.touch({block}, 0).ok());
+  CHECK(program.runtime().give_back(MiB(24)));
+  CHECK(program.device().in_use() <= MiB(32));
+  CHECK(program.runtime().capacity() == MiB(64));
+  REQUIRE(program.touch({blocks.begin(), blocks.begin() + 14}, 0).ok());
+  CHECK(program.device().in_use() == MiB(56));
+  program.synchronize();
   program.check();
 }
 
