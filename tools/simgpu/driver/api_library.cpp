@@ -34,7 +34,8 @@ void report_other_params(const Kernel& kernel, const SimgpuKernelBody& body) {
   const auto text = [](const SimgpuParam* params, std::size_t count) {
     std::string all;
     for (std::size_t i = 0; i < count; ++i) {
-      all += (i == 0 ? "" : " ") + std::to_string(params[i].offset) + "+" + std::to_string(params[i].size);
+      if (i != 0) all += ' ';
+      all += std::to_string(params[i].offset).append("+").append(std::to_string(params[i].size));
     }
     return all.empty() ? std::string("none") : all;
   };
