@@ -11,8 +11,8 @@ if (($# != 2)) || [[ $1 == -* || $2 == -* || ! -x $(absolute "$1")/bin/tidepool-
   cat >&2 <<'TEXT'
 usage: tests/device/carry.sh BUILD FOLDER    (BUILD: a build tree with bin/tidepool-probe and the tests)
 
-Copies the scripts and, without debug information, the programs. There: FOLDER/tests/device/probe.sh
-and conformance.sh
+Copies the scripts and, without debug information, the programs. There: FOLDER/tests/device/probe.sh,
+conformance.sh and trial.py
 TEXT
   exit 2
 fi
@@ -33,6 +33,7 @@ cp -r tests/device "$to/tests/"
 cp tests/shim/not_hooked.txt "$to/tests/shim/"
 cp -r "$build/bin" "$build/lib" "$build/share" "$to/build/release/"
 find "$to/build/release" -name '*.a' -delete
+rm -f "$to"/build/release/bin/{tidepool-gen,tp_test_headers,simgpu_fatbin_scan}
 cp "$build/tests/device_contract_driver_test" "$to/build/release/tests/"
 cp "$build/tests/conformance/conformance" "$to/build/release/tests/conformance/"
 cp "$build/tests/fakes/recorded_entries.inc" "$to/build/release/tests/fakes/"

@@ -13,7 +13,7 @@ import os
 import sys
 from pathlib import Path
 
-SECTIONS = ("machine", "doors", "vmm", "aliasing", "sharing", "rates", "launch", "faults", "conformance")
+SECTIONS = ("machine", "doors", "vmm", "aliasing", "sharing", "rates", "launch", "faults", "conformance", "trial")
 ANSWER_FIELDS = {"schema", "section", "kind", "name", "params", "value", "detail"}  # others are shown by name
 LONGEST = 160
 SCALES = {"ns": ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns")),
