@@ -35,13 +35,31 @@ class Arena {
     return address - base_.address() < size_.count();
   }
 
+  /// What find() needs, for whoever looks up many addresses: it fits into registers.
+  class Finder {
+   public:
+    /// Arena::find().
+    [[nodiscard]] BlockId find(std::uint64_t address) const noexcept {
+      const std::uint64_t offset = address - base_;
+      if (offset >= size_) return kNoBlock;
+      return chunks_[offset / kChunk.count()].load(std::memory_order_acquire);
+    }
+
+   private:
+    friend class Arena;
+    Finder(std::uint64_t base, std::uint64_t size, const std::atomic<BlockId>* chunks) noexcept
+        : base_(base), size_(size), chunks_(chunks) {}
+
+    std::uint64_t base_, size_;
+    const std::atomic<BlockId>* chunks_;
+  };
+  [[nodiscard]] Finder finder() const noexcept { return {base_.address(), size_.count(), chunks_}; }
+
   /// The block whose chunks hold `address`; kNoBlock outside of blocks. The block may be freed by now.
-  [[nodiscard]] BlockId find(std::uint64_t address) const noexcept {
-    const std::uint64_t offset = address - base_.address();
-    if (offset >= size_.count()) return kNoBlock;
-    return chunks_[offset / kChunk.count()].load(std::memory_order_acquire);
-  }
+  [[nodiscard]] BlockId find(std::uint64_t address) const noexcept { return finder().find(address); }
   [[nodiscard]] Block& block(BlockId id) const noexcept { return blocks_[id]; }
+  /// The table, by id.
+  [[nodiscard]] Block* blocks() const noexcept { return blocks_; }
   /// Ids in use are below this.
   [[nodiscard]] BlockId end_id() const noexcept { return end_id_.load(std::memory_order_acquire); }
 

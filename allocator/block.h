@@ -17,10 +17,10 @@ inline constexpr BlockId kNoBlock = 0;
 /// Where a block stands. docs/explanation/residency.md has the table of all edges.
 enum class BlockState : std::uint8_t {
   kFreed,      ///< The program does not own it. Address and backing may be kept together for reuse.
+  kResident,   ///< Mapped, contents in place.
   kReserved,   ///< Allocated, never touched: an address without memory behind it.
   kBinding,    ///< The slow path is giving it memory. Not observable for long.
   kIncoming,   ///< Mapped; its contents are on their way in. Users order themselves after that copy.
-  kResident,   ///< Mapped, contents in place.
   kChosen,     ///< To leave; still mapped and valid, and nothing is under way. A user takes it back to
                ///< kResident.
   kStarting,   ///< The slow path is enqueueing a copy out. Not observable for long.
@@ -29,6 +29,11 @@ enum class BlockState : std::uint8_t {
   kUnmapping,  ///< The copy out is done, the memory is being taken away. Not observable for long.
   kOut,        ///< Contents are in the host arena only.
 };
+
+/// A launch need do nothing for it: it is there, or its name was a stale word in the parameters.
+constexpr bool is_usable(BlockState state) noexcept {
+  return state <= BlockState::kResident;
+}
 
 const char* to_string(BlockState state) noexcept;
 
@@ -95,7 +100,8 @@ struct Extent {
 ///
 /// The first group is read and written by launching threads without a lock. The second group belongs to
 /// whoever holds the block in a transitional state (kBinding, kUnmapping), else to the arena's lock.
-struct Block {
+/// What a launch looks at comes first and fits into one cache line.
+struct alignas(64) Block {
   static constexpr int kUseSlots = 4;
 
   std::atomic<std::uint64_t> word{0};
@@ -104,9 +110,12 @@ struct Block {
   /// Set when a fifth stream uses the block: then it is idle only when the whole device has passed. Uses
   /// outlive an allocation: whoever is given the memory next has to respect them.
   std::atomic<bool> used_widely{false};
+  /// Anything was enqueued that could have written to it since it was allocated.
+  std::atomic<bool> touched{false};
   /// Value of the launch counter at the last use; the evictor takes the smallest.
   std::atomic<std::uint64_t> last_use{0};
   std::array<std::atomic<std::uint64_t>, kUseSlots> uses{};
+  Bytes span;  ///< whole granules; what is mapped and accounted
   /// For kIncoming: the copy-in that users must be ordered after.
   std::atomic<std::uint64_t> incoming{0};
   /// For kOutgoing: the copy-out that whoever takes the block back must be ordered after, since it still
@@ -116,15 +125,12 @@ struct Block {
   DevicePtr base;
   std::atomic<std::uint64_t> requested_bytes{0};  ///< what the program asked for; stale when freed
   std::atomic<std::uint8_t> tag{0};               ///< Allocation::tag; stale when freed
-  Bytes span;                                     ///< whole granules; what is mapped and accounted
   std::vector<Extent> extents;                    ///< physical memory, in address order
   HostSlot host;                                  ///< where the contents are in kOut
   /// Not null: small allocations share it, and this is what knows them (SlabHeap).
   std::atomic<void*> slab{nullptr};
   /// Counted among the blocks that may move (Residency::count).
   std::atomic<bool> counted{false};
-  /// Anything was enqueued that could have written to it since it was allocated.
-  std::atomic<bool> touched{false};
   /// Its place in the free list while it is kFreed; the list's alone.
   struct FreeLinks {
     BlockId older = kNoBlock, newer = kNoBlock;  // by age

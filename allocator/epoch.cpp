@@ -9,9 +9,6 @@
 namespace tidepool::runtime {
 namespace {
 
-// initial-exec: no allocation and no call into the dynamic linker on access.
-__attribute__((tls_model("initial-exec"))) thread_local EpochRegistry::Slot* t_slot = nullptr;
-
 pthread_key_t g_exit_key;
 pthread_once_t g_exit_once = PTHREAD_ONCE_INIT;
 
@@ -28,17 +25,20 @@ ExitHook& exit_hook() noexcept {
   return *hook;
 }
 
-void give_back(void* slot) {
+}  // namespace
+
+constinit thread_local EpochRegistry::Slot* EpochRegistry::t_slot __attribute__((tls_model("initial-exec"))) =
+    nullptr;
+
+void EpochRegistry::give_back(void* slot) noexcept {
   {
     ExitHook& exit = exit_hook();
     const std::lock_guard guard(exit.lock);
     if (exit.hook != nullptr) exit.hook(exit.context);
   }
   t_slot = nullptr;
-  static_cast<EpochRegistry::Slot*>(slot)->owned.store(false, std::memory_order_release);
+  static_cast<Slot*>(slot)->owned.store(false, std::memory_order_release);
 }
-
-}  // namespace
 
 EpochRegistry& EpochRegistry::instance() noexcept {
   alignas(EpochRegistry) static unsigned char storage[sizeof(EpochRegistry)];
@@ -46,9 +46,7 @@ EpochRegistry& EpochRegistry::instance() noexcept {
   return *registry;
 }
 
-EpochRegistry::Slot* EpochRegistry::mine() noexcept {
-  if (t_slot != nullptr) [[likely]]
-    return t_slot;
+EpochRegistry::Slot* EpochRegistry::take_slot() noexcept {
   ::pthread_once(&g_exit_once, [] { g_have_key = ::pthread_key_create(&g_exit_key, &give_back) == 0; });
   for (std::uint32_t i = 0; i < kMaxThreads; ++i) {
     bool free = false;

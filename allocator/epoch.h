@@ -26,7 +26,7 @@ class EpochRegistry {
   };
   /// The bit that stands for a block in Slot::touching. Several blocks share one: a set bit means "maybe".
   static constexpr std::uint64_t bit_of(std::uint32_t block) noexcept {
-    return std::uint64_t{1} << ((block * 0x9E3779B1u) >> 26);
+    return std::uint64_t{1} << (block % 64);
   }
   static constexpr std::uint32_t kMaxThreads = 4096;
 
@@ -35,7 +35,10 @@ class EpochRegistry {
 
   /// The calling thread's slot; null when more than kMaxThreads threads launch at once (such a thread takes
   /// the slow path, where pins protect it). Hook-safe after the first call of a thread.
-  Slot* mine() noexcept;
+  Slot* mine() noexcept {
+    Slot* const slot = t_slot;
+    return slot != nullptr ? slot : take_slot();
+  }
 
   /// A small number of the calling thread, the same while it lives; 0 where it has no slot. Hook-safe as
   /// mine().
@@ -57,6 +60,12 @@ class EpochRegistry {
 
  private:
   EpochRegistry() = default;
+
+  Slot* take_slot() noexcept;
+  static void give_back(void* slot) noexcept;
+
+  // initial-exec: no allocation and no call into the dynamic linker on access.
+  static constinit thread_local Slot* t_slot __attribute__((tls_model("initial-exec")));
 
   Slot slots_[kMaxThreads];
   std::atomic<std::uint32_t> high_water_{0};

@@ -248,10 +248,11 @@ Allocation Runtime::describe(DevicePtr at) noexcept {
 }
 
 bool Runtime::all_usable(std::span<const BlockId> set) const noexcept {
-  return std::all_of(set.begin(), set.end(), [&](BlockId id) {
-    const BlockState state = arena_->block(id).load().state();
-    return state == BlockState::kResident || state == BlockState::kFreed;
-  });
+  const Block* const blocks = arena_->blocks();
+  for (const BlockId id : set) {
+    if (!is_usable(blocks[id].load().state())) return false;
+  }
+  return true;
 }
 
 void Runtime::note_uses(std::span<const BlockId> set, Stream* stream) noexcept {
@@ -259,31 +260,28 @@ void Runtime::note_uses(std::span<const BlockId> set, Stream* stream) noexcept {
   if (set.empty() || frozen()) return;
   const std::uint64_t now = StatsPage::instance().count(Metric::launches_total);
   const Use use = stream != nullptr ? stream->draw() : Use();
+  const std::uint64_t none = use.raw() - use.ticket();  // what the stream's uses are counted from
+  Block* const blocks = arena_->blocks();
   Bytes touched;
   for (const BlockId id : set) {
-    Block& block = arena_->block(id);
+    Block& block = blocks[id];
     if (block.load().state() == BlockState::kFreed)
       continue;  // a stale word; the free has waited for all work
     block.last_use.store(now, std::memory_order_relaxed);
     if (!block.touched.load(std::memory_order_relaxed)) block.touched.store(true, std::memory_order_release);
-    note_use(block, use);
     touched += block.span;
+    // A block's first stream, as a rule its only one, finds its place at once: an older use of the same
+    // stream.
+    std::uint64_t first = block.uses[0].load(std::memory_order_acquire);
+    const bool is_older = first - none < use.ticket();
+    if (is_older && block.uses[0].compare_exchange_strong(first, use.raw(), std::memory_order_acq_rel))
+      continue;
+    note_other_use(block, use);
   }
   if (stream != nullptr) streams_.mark_sometimes(*stream, touched);
 }
 
 // Keeps one ticket per stream, the newest; a stream whose ticket has passed gives up its place.
-void Runtime::note_use(Block& block, Use use) noexcept {
-  // A block's first stream, as a rule its only one, finds its place at once.
-  std::uint64_t first = block.uses[0].load(std::memory_order_acquire);
-  const bool mine = first == 0 || Use::from_raw(first).stream() == use.stream();
-  const bool newer = first < use.raw();  // same stream: tickets compare as the words do
-  if (mine && newer && block.uses[0].compare_exchange_strong(first, use.raw(), std::memory_order_acq_rel)) {
-    return;
-  }
-  note_other_use(block, use);
-}
-
 void Runtime::note_other_use(Block& block, Use use) noexcept {
   if (!use) {
     block.used_widely.store(true, std::memory_order_release);

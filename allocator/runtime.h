@@ -118,7 +118,6 @@ class Runtime {
   void apply_limit() noexcept;
   bool all_usable(std::span<const BlockId> set) const noexcept;
   void note_uses(std::span<const BlockId> set, Stream* stream) noexcept;
-  void note_use(Block& block, Use use) noexcept;
   void note_other_use(Block& block, Use use) noexcept;
   bool reserve(Bytes span) noexcept;
   void unreserve(Bytes span) noexcept;
@@ -146,9 +145,10 @@ class Runtime {
   std::atomic<std::uint64_t> block_bytes_{0};  // allocated, without slabs
 };
 
+// Inlined into the hook, whose arguments then stay where they are instead of being gathered for a closure.
 template <class Enqueue>
-int Runtime::launch(std::span<const BlockId> set, StreamHandle handle, WorkName what,
-                    Enqueue&& enqueue) noexcept {
+[[gnu::always_inline]] inline int Runtime::launch(std::span<const BlockId> set, StreamHandle handle,
+                                                  WorkName what, Enqueue&& enqueue) noexcept {
   Stream* stream = streams_.find(handle);
   if (EpochRegistry::Slot* slot = epochs_.mine(); slot != nullptr) [[likely]] {
     std::uint64_t touching = 0;
@@ -164,8 +164,8 @@ int Runtime::launch(std::span<const BlockId> set, StreamHandle handle, WorkName 
 }
 
 template <class Call>
-int Runtime::call_blocking(std::span<const BlockId> set, StreamHandle handle, WorkName what,
-                           Call&& call) noexcept {
+[[gnu::noinline]] int Runtime::call_blocking(std::span<const BlockId> set, StreamHandle handle, WorkName what,
+                                             Call&& call) noexcept {
   const NoCancel no_cancel;
   if (pool_.is_over_limit()) (void)residency_.shrink_to(pool_.limit());
   Stream* stream = streams_.find(handle);

@@ -128,18 +128,11 @@ void StreamTable::retire(StreamHandle handle) noexcept {
   stream->key_.store(0, std::memory_order_release);
 }
 
-void StreamTable::mark_sometimes(Stream& stream, Bytes touched) noexcept {
-  // A hint: two threads in one stream may lose a count, which costs nothing but a later mark.
-  const std::uint64_t bytes = stream.unmarked_bytes_.load(std::memory_order_relaxed) + touched.count();
-  stream.unmarked_bytes_.store(bytes, std::memory_order_relaxed);
-  const bool each = stream.mark_each_ || captures_under_way.load(std::memory_order_relaxed) > 0;
-  const bool due = each || bytes >= kBytesPerMark.count() ||
-                   stream.enqueued_.load(std::memory_order_relaxed) % kLaunchesPerMark == 0;
-  if (!due) return;
-  // A mark is a hint here, except where nobody can make it later. A stream whose lock
-  // is taken is being marked or polled right now.
+// A mark is a hint here, except where nobody can make it later. A stream whose lock is taken is being marked
+// or polled right now.
+void StreamTable::mark_now(Stream& stream, bool must) noexcept {
   std::unique_lock guard(stream.lock_, std::defer_lock);
-  if (each) {
+  if (must) {
     guard.lock();
   } else if (!guard.try_lock()) {
     return;

@@ -111,7 +111,16 @@ class StreamTable {
   void retire(StreamHandle handle) noexcept;
 
   /// After a draw: records a mark if enough happened since the last one. Must be called inside the epoch.
-  void mark_sometimes(Stream& stream, Bytes touched) noexcept;
+  void mark_sometimes(Stream& stream, Bytes touched) noexcept {
+    // A hint: two threads in one stream may lose a count, which costs nothing but a later mark.
+    const std::uint64_t bytes = stream.unmarked_bytes_.load(std::memory_order_relaxed) + touched.count();
+    stream.unmarked_bytes_.store(bytes, std::memory_order_relaxed);
+    const bool each = stream.mark_each_ || captures_under_way.load(std::memory_order_relaxed) > 0;
+    const bool due = bytes >= kBytesPerMark.count() ||
+                     stream.enqueued_.load(std::memory_order_relaxed) % kLaunchesPerMark == 0;
+    if (each || due) [[unlikely]]
+      mark_now(stream, each);
+  }
   /// Records a mark that covers everything drawn so far.
   Status mark(Stream& stream) noexcept;
   /// mark() for every stream.
@@ -142,6 +151,7 @@ class StreamTable {
   Stream* find_key(std::uint64_t key) noexcept;
   Stream* add(StreamHandle handle, std::uint64_t key) noexcept;
   Stream* unused_entry() noexcept;  // lock held
+  void mark_now(Stream& stream, bool must) noexcept;
   Status mark_locked(Stream& stream) noexcept;
   /// Waits for the whole device, after which everything that the stream has drawn has passed: for tickets
   /// that no event will ever cover.

@@ -95,12 +95,6 @@ const Layout* layout_of(const RealDriver& driver, CUfunction function) noexcept 
   return fresh;
 }
 
-void add_word(const std::byte* at, TouchSet& set) noexcept {
-  std::uint64_t word = 0;
-  std::memcpy(&word, at, kWord);
-  set.add(word);
-}
-
 // cuda.h, cuLaunchKernel: the whole parameter block in one buffer.
 void scan_extra(void** extra, TouchSet& set) noexcept {
   const std::byte* buffer = nullptr;
@@ -110,7 +104,11 @@ void scan_extra(void** extra, TouchSet& set) noexcept {
     if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) std::memcpy(&size, extra[i + 1], sizeof size);
   }
   if (buffer == nullptr) return;
-  for (std::size_t at = 0; at + kWord <= size; at += kWord) add_word(buffer + at, set);
+  set.add_each(size / kWord, [=](std::size_t i) noexcept {
+    std::uint64_t word = 0;
+    std::memcpy(&word, buffer + i * kWord, kWord);
+    return word;
+  });
 }
 
 }  // namespace
@@ -123,10 +121,13 @@ bool scan_arguments(const RealDriver& driver, CUfunction function, void** params
   }
   const Layout* layout = layout_of(driver, function);
   if (layout == nullptr) return false;
-  for (const Layout::Word& word : layout->words) {
-    const auto* param = static_cast<const std::byte*>(params[word.param]);
-    if (param != nullptr) add_word(param + word.offset, set);  // null: the driver refuses it
-  }
+  const Layout::Word* const words = layout->words.data();
+  set.add_each(layout->words.size(), [=](std::size_t i) noexcept {
+    const auto* param = static_cast<const std::byte*>(params[words[i].param]);
+    std::uint64_t word = 0;
+    if (param != nullptr) std::memcpy(&word, param + words[i].offset, kWord);  // null: the driver refuses it
+    return word;
+  });
   return true;
 }
 

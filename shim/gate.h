@@ -23,8 +23,9 @@ CUresult keep_blocks(runtime::Runtime& runtime, std::span<const runtime::BlockId
 /// waited for: its blocks are kept as well. Returns what `enqueue`
 /// returned, or why it was not called.
 template <class Enqueue>
-CUresult pass(runtime::Runtime& runtime, std::span<const runtime::BlockId> ids, CUstream stream,
-              bool per_thread, Waits waits, runtime::WorkName what, Enqueue&& enqueue) noexcept {
+[[gnu::always_inline]] inline CUresult pass(runtime::Runtime& runtime, std::span<const runtime::BlockId> ids,
+                                            CUstream stream, bool per_thread, Waits waits,
+                                            runtime::WorkName what, Enqueue&& enqueue) noexcept {
   if (is_capturing(stream, per_thread)) [[unlikely]] {
     const auto kept = static_cast<CUresult>(runtime.keep(ids, what).code());
     return kept == CUDA_SUCCESS ? enqueue() : kept;
@@ -35,13 +36,13 @@ CUresult pass(runtime::Runtime& runtime, std::span<const runtime::BlockId> ids, 
   }
   const runtime::StreamHandle handle = stream_of(stream, per_thread);
   bool is_refused = false;
-  const auto run = [&] {
+  const auto run = [&]() __attribute__((always_inline)) {
     const CUresult result = enqueue();
     is_refused = result == CUDA_ERROR_OUT_OF_MEMORY;
     return static_cast<int>(result);
   };
   // Calls that may wait hold pins meanwhile, not an epoch that evictors of other blocks wait for.
-  const auto go = [&] {
+  const auto go = [&]() __attribute__((always_inline)) {
     return static_cast<CUresult>(waits == Waits::kYes ? runtime.call_blocking(ids, handle, what, run)
                                                       : runtime.launch(ids, handle, what, run));
   };
@@ -52,8 +53,9 @@ CUresult pass(runtime::Runtime& runtime, std::span<const runtime::BlockId> ids, 
 
 /// The same for what the arguments of a call name.
 template <class Enqueue>
-CUresult pass(runtime::Runtime& runtime, const TouchSet& set, CUstream stream, bool per_thread, Waits waits,
-              runtime::WorkName what, Enqueue&& enqueue) noexcept {
+[[gnu::always_inline]] inline CUresult pass(runtime::Runtime& runtime, const TouchSet& set, CUstream stream,
+                                            bool per_thread, Waits waits, runtime::WorkName what,
+                                            Enqueue&& enqueue) noexcept {
   if (set.empty()) return enqueue();
   if (!set.complete()) [[unlikely]]
     return pass(runtime, runtime.live_blocks(), stream, per_thread, waits, what, enqueue);

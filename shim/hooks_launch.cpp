@@ -26,8 +26,9 @@ void name_kernel(const void* function, std::span<char> buffer) noexcept {
 
 // `shape()` is what the recorder is told of the launch.
 template <class Enqueue, class Shape>
-CUresult launch(CUfunction function, CUstream stream, bool per_thread, void** params, void** extra,
-                Shape&& shape, Enqueue&& enqueue) noexcept {
+[[gnu::always_inline]] inline CUresult launch(CUfunction function, CUstream stream, bool per_thread,
+                                              void** params, void** extra, Shape&& shape,
+                                              Enqueue&& enqueue) noexcept {
   if (stream == CU_STREAM_PER_THREAD) [[unlikely]]
     note_blocking_stream();
   runtime::Runtime* runtime = managed();
@@ -36,7 +37,7 @@ CUresult launch(CUfunction function, CUstream stream, bool per_thread, void** pa
   const runtime::WorkName what(&name_kernel, function);
   const bool known = scan_arguments(active_driver(), function, params, extra, set);
   TimedLaunch timed;
-  const auto run = [&] {
+  const auto run = [&]() __attribute__((always_inline)) {
     if (!timing()) [[likely]]
       return enqueue();
     timed.begin(stream, per_thread);

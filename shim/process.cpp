@@ -22,8 +22,8 @@ extern char** environ;
 namespace tidepool::shim {
 
 std::atomic<Mode> g_mode{Mode::kCold};
-thread_local int t_depth __attribute__((tls_model("initial-exec"))) = 0;
-thread_local const void* t_first_caller __attribute__((tls_model("initial-exec"))) = nullptr;
+constinit thread_local int t_depth __attribute__((tls_model("initial-exec"))) = 0;
+constinit thread_local const void* t_first_caller __attribute__((tls_model("initial-exec"))) = nullptr;
 
 namespace {
 

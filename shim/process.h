@@ -32,7 +32,7 @@ Mode enter_process() noexcept;
 
 /// Depth of our own frames on this thread: calls that the driver makes while it serves us, and calls of our
 /// own, go straight through. initial-exec: no allocation on first use.
-extern thread_local int t_depth __attribute__((tls_model("initial-exec")));
+extern constinit thread_local int t_depth __attribute__((tls_model("initial-exec")));
 
 class DepthGuard {
  public:
@@ -44,7 +44,7 @@ class DepthGuard {
 
 /// Who made the process' first call, while it is on its way: it goes through the gate twice. Null at other
 /// times.
-extern thread_local const void* t_first_caller __attribute__((tls_model("initial-exec")));
+extern constinit thread_local const void* t_first_caller __attribute__((tls_model("initial-exec")));
 
 class FirstCall {
  public:

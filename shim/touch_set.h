@@ -28,6 +28,27 @@ class TouchSet {
     if (complete_) ids_[size_++] = id;
   }
 
+  /// add() for `count` addresses, which `address_at(i)` gives.
+  template <class AddressAt>
+  void add_each(std::size_t count, AddressAt&& address_at) noexcept {
+    if (size_ + count > kRoom) [[unlikely]] {
+      for (std::size_t i = 0; i < count; ++i) add(address_at(i));
+      return;
+    }
+    // In variables of its own: stores into ids_ could change any member, for all that the compiler knows.
+    const runtime::Arena::Finder finder = arena_.finder();
+    runtime::BlockId* end = ids_ + size_;
+    runtime::BlockId last = last_;
+    for (std::size_t i = 0; i < count; ++i) {
+      const runtime::BlockId id = finder.find(address_at(i));
+      if (id == runtime::kNoBlock || id == last) continue;
+      last = id;
+      *end++ = id;
+    }
+    last_ = last;
+    size_ = static_cast<std::size_t>(end - ids_);
+  }
+
   /// False: more blocks were named, or almost, than there is room for.
   [[nodiscard]] bool complete() const noexcept { return complete_; }
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
