@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <mutex>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "allocator/device.h"
@@ -21,8 +24,9 @@ using HostSlot = std::vector<HostRun>;
 /// out of forked children (MADV_DONTFORK: a child that copies pinned pages on write would pull them away from
 /// under a running copy), grown in chunks and never returned.
 ///
-/// Slots are made of granules that need not be adjacent, so the arena does not fragment.
-/// Thread-safe. Growing maps and registers memory, which is slow: callers do it at allocation, not at launch.
+/// Slots are made of granules that need not be adjacent, so nothing is ever too fragmented to be used; as a
+/// rule a slot is one run, since each run is a copy. Thread-safe. Growing maps and registers memory, which is
+/// slow: callers do it at allocation, not at launch.
 class HostArena {
  public:
   /// `budget`: most bytes ever pinned, rounded down to granules. Chunks have `chunk` bytes (whole granules).
@@ -48,20 +52,20 @@ class HostArena {
   void release(const HostSlot& slot) noexcept;
 
  private:
-  struct Chunk {
-    std::byte* base = nullptr;
-    Bytes size;
-    std::vector<bool> taken;
-  };
-
-  Status add_chunk() noexcept;  // lock held
+  // The lock is held in all of these.
+  Status add_chunk() noexcept;
+  HostRun take(Bytes wanted) noexcept;
+  void add_hole(std::byte* base, Bytes size) noexcept;
+  void remove_hole(std::map<std::byte*, Bytes>::iterator hole) noexcept;
 
   Device& device_;
   const Bytes granule_;
   const Bytes budget_;
   const Bytes chunk_;
   mutable std::mutex lock_;
-  std::vector<Chunk> chunks_;
+  std::map<std::byte*, Bytes> chunks_;              // what is registered
+  std::map<std::byte*, Bytes> holes_;               // free, coalesced within a chunk
+  std::set<std::pair<Bytes, std::byte*>> by_size_;  // the same holes
   Bytes pinned_;
   Bytes used_;
 };

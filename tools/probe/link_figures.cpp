@@ -229,7 +229,7 @@ class Measurement {
     Samples per_mib;
     Repeats repeats = few();
     while (repeats.next()) {
-      void* base = map_host(kRing);
+      void* base = map_host(kRing, true);  // as the host tier does
       if (base == nullptr) throw std::runtime_error("mmap or madvise failed");
       CUresult result = CUDA_SUCCESS;
       per_mib.add(run_.time_ns([&] {
