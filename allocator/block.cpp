@@ -1,5 +1,7 @@
 #include "allocator/block.h"
 
+#include <algorithm>
+
 namespace tidepool::runtime {
 
 const char* to_string(BlockState state) noexcept {
@@ -24,6 +26,8 @@ const char* to_string(BlockState state) noexcept {
       return "unmapping";
     case BlockState::kOut:
       return "out";
+    case BlockState::kParked:
+      return "parked";
   }
   return "?";
 }
@@ -37,6 +41,10 @@ Bytes Block::backed() const noexcept {
   Bytes sum;
   for (const Extent& extent : extents) sum += extent.size;
   return sum;
+}
+
+bool Block::is_open() const noexcept {
+  return std::all_of(extents.begin(), extents.end(), [](const Extent& extent) { return extent.open; });
 }
 
 }  // namespace tidepool::runtime

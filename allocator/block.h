@@ -28,6 +28,7 @@ enum class BlockState : std::uint8_t {
                ///< orders itself after that copy, which is void then.
   kUnmapping,  ///< The copy out is done, the memory is being taken away. Not observable for long.
   kOut,        ///< Contents are in the host arena only.
+  kParked,     ///< Contents are in its memory, which has no address just now (TIDEPOOL_CHECK=unmap).
 };
 
 /// A launch need do nothing for it: it is there, or its name was a stale word in the parameters.
@@ -94,6 +95,7 @@ struct Extent {
   PhysicalHandle handle{};
   Bytes size;
   bool mapped = false;
+  bool open = false;  ///< mapped, and the device may read and write it
 };
 
 /// One managed allocation of the program, or a slab that small ones share.
@@ -158,6 +160,8 @@ struct alignas(64) Block {
   /// Forgets all uses. Only while the block is idle and nobody launches on it.
   void forget_uses() noexcept;
   [[nodiscard]] Bytes backed() const noexcept;
+  /// All memory that it has can be read and written at its address.
+  [[nodiscard]] bool is_open() const noexcept;
 };
 
 }  // namespace tidepool::runtime

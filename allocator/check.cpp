@@ -15,17 +15,22 @@ Bytes size_of(const HostSlot& slot) noexcept {
 const char* check_block(const Arena& arena, BlockId id) noexcept {
   const Block& block = arena.block(id);
   const BlockState state = block.load().state();
-  const bool all_mapped = block.backed() == block.span;
+  const bool is_whole = block.backed() == block.span;
   switch (state) {
     case BlockState::kResident:
     case BlockState::kIncoming:
     case BlockState::kChosen:
     case BlockState::kOutgoing:
-      if (!all_mapped) return "a block on the device is not backed from end to end";
+      if (!is_whole) return "a block on the device is not backed from end to end";
+      if (!block.is_open()) return "a block on the device has memory that cannot be read and written";
       if (!block.host.empty()) return "a block on the device still has a host slot";
       break;
     case BlockState::kReserved:
       if (!block.host.empty()) return "a block that was never touched has a host slot";
+      break;
+    case BlockState::kParked:
+      if (!is_whole) return "a parked block is not backed from end to end";
+      if (!block.host.empty()) return "a parked block has a host slot";
       break;
     case BlockState::kOut:
       if (size_of(block.host) < block.requested()) return "a block that is out has too small a host slot";
@@ -37,7 +42,7 @@ const char* check_block(const Arena& arena, BlockId id) noexcept {
       return nullptr;
   }
   for (const Extent& extent : block.extents) {
-    if (!extent.mapped) return "a block owns memory that is not mapped";
+    if (!extent.mapped && state != BlockState::kParked) return "a block owns memory that is not mapped";
   }
   if (!block.base.address() || block.requested() > block.span)
     return "a block is smaller than what was asked for";

@@ -122,7 +122,8 @@ const std::vector<BlockId>& Residency::choose_victims(Bytes missing) noexcept {
   victims.clear();
   for (BlockId id = 1; id < arena_.end_id(); ++id) {
     const Block& block = arena_.block(id);
-    if (block.load().state() != BlockState::kResident) continue;
+    const BlockState state = block.load().state();
+    if (state != BlockState::kResident && state != BlockState::kParked) continue;
     if (block.pins.load(std::memory_order_seq_cst) != 0) continue;
     candidates.emplace_back(block.last_use.load(std::memory_order_relaxed), id);
   }
@@ -141,7 +142,11 @@ void Residency::start_evictions(Bytes missing) noexcept {
   std::vector<std::pair<BlockId, StateWord>> chosen;
   for (const BlockId id : choose_victims(missing)) {
     Block& block = arena_.block(id);
-    const StateWord word = block.load();
+    StateWord word = block.load();
+    for (int attempt = 0; attempt < kAttempts && word.state() == BlockState::kParked; ++attempt) {
+      (void)unpark(block, word);  // a copy needs its address
+      word = block.load();
+    }
     if (word.state() != BlockState::kResident || !block.move(word, BlockState::kChosen)) continue;
     chosen.emplace_back(id, word.next(BlockState::kChosen));
   }
@@ -265,7 +270,8 @@ Bytes Residency::leaving() const noexcept {
 // bring in, by experience, and at most an eighth of the device's share: what is copied too early may be
 // copied again.
 void Residency::evict_ahead() noexcept {
-  if (pressure_ == 0 || frozen() || !device_error_.ok()) return;
+  // Blocks on their way out keep their addresses: not where none may have one that it does not need.
+  if (pressure_ == 0 || frozen() || !device_error_.ok() || check_ == CheckLevel::kUnmap) return;
   const Bytes wanted = std::min(brought_ * kTurnsAhead, Bytes(pool_.limit().count() / kMostAhead));
   const Bytes at_hand = pool_.available() + freed_.bytes() + leaving();
   if (wanted > at_hand) start_evictions(wanted - at_hand);

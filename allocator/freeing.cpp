@@ -91,7 +91,8 @@ BlockId Residency::take_freed(Bytes requested, Bytes span, Stream* stream) noexc
     }
     block.set_requested(requested);
     block.touched.store(false, std::memory_order_relaxed);
-    block.settle(block.extents.empty() ? BlockState::kReserved : BlockState::kResident);
+    const BlockState with_memory = block.is_open() ? BlockState::kResident : BlockState::kParked;
+    block.settle(block.extents.empty() ? BlockState::kReserved : with_memory);
   };
   const BlockId id = freed_.take(span, stream != nullptr ? stream->index() : std::uint16_t{0}, settle);
   // Where memory is short, waiting on the device for what another stream has freed is better than moving

@@ -17,6 +17,17 @@ void HandlePool::set_limit(Bytes limit) noexcept {
   const std::lock_guard guard(lock_);
   limit_.store(limit.count(), std::memory_order_relaxed);
   allowed_ = std::max(limit, created());
+  note_attention();
+}
+
+void HandlePool::attend_always() noexcept {
+  const std::lock_guard guard(lock_);
+  always_attended_ = true;
+  note_attention();
+}
+
+void HandlePool::note_attention() noexcept {
+  attention_.store(always_attended_ || is_over_limit(), std::memory_order_relaxed);
 }
 
 bool HandlePool::kept_its_limit() const noexcept {
@@ -86,6 +97,7 @@ bool HandlePool::drop_spare(std::size_t size_class) noexcept {
   spare_bytes_ -= kClasses[size_class];
   created_.fetch_sub(kClasses[size_class].count(), std::memory_order_relaxed);
   allowed_ = std::max(limit(), created());
+  note_attention();
   return true;
 }
 

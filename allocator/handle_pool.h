@@ -34,6 +34,9 @@ class HandlePool {
   void set_limit(Bytes limit) noexcept;
   [[nodiscard]] Bytes created() const noexcept { return Bytes(created_.load(std::memory_order_relaxed)); }
   [[nodiscard]] bool is_over_limit() const noexcept { return created() > limit(); }
+  /// is_over_limit(), or always once attend_always() was called: launches take the slow path. One load.
+  [[nodiscard]] bool wants_attention() const noexcept { return attention_.load(std::memory_order_relaxed); }
+  void attend_always() noexcept;
   /// False if handles were created beyond the limit of that moment: for checks.
   [[nodiscard]] bool kept_its_limit() const noexcept;
   [[nodiscard]] Bytes spare() const noexcept;
@@ -54,10 +57,13 @@ class HandlePool {
   Bytes create_new(Bytes missing, std::vector<Extent>& extents) noexcept;
   bool drop_one_larger_than(Bytes size) noexcept;
   bool drop_spare(std::size_t size_class) noexcept;
+  void note_attention() noexcept;  // lock held
 
   Device& device_;
   std::atomic<std::uint64_t> limit_;
   std::atomic<std::uint64_t> created_{0};  // changed with lock_
+  std::atomic<bool> attention_{false};     // changed with lock_
+  bool always_attended_ = false;           // lock_
   mutable std::mutex lock_;
   std::array<std::vector<PhysicalHandle>, kClasses.size()> spare_;
   Bytes allowed_;  // the limit, or what was there when it was lowered and has not gone since

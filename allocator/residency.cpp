@@ -106,6 +106,7 @@ bool Residency::usable_now(std::span<const BlockId> set, Copies* copies) noexcep
         case BlockState::kStarting:
         case BlockState::kUnmapping:
         case BlockState::kOut:
+        case BlockState::kParked:
           return false;
       }
     }
@@ -169,7 +170,7 @@ Status Residency::bring_all(std::span<const BlockId> set, WorkName what) noexcep
   // A moving average over a few turns.
   brought_ = Bytes((brought_.count() * 3 + absent.count()) / 4);
   if (status.ok()) evict_ahead();
-  if (check_ == CheckLevel::kFull) {
+  if (check_ >= CheckLevel::kFull) {
     if (const char* broken = check_locked()) report<Msg::TP3002>(broken);
   }
   return status;
@@ -182,6 +183,11 @@ Status Residency::bring(BlockId id) noexcept {
   for (int attempt = 0; attempt < kAttempts;) {
     const StateWord word = block.load();
     const BlockState before = word.state();
+    if (before == BlockState::kParked) {
+      status = unpark(block, word);
+      if (!status.ok()) ++attempt;
+      continue;
+    }
     if (before != BlockState::kReserved && before != BlockState::kOut) return kOk;
     if (!block.move(word, BlockState::kBinding)) continue;  // freed this moment
     status = acquire(block);
@@ -190,6 +196,7 @@ Status Residency::bring(BlockId id) noexcept {
       return status;
     }
     status = map_extents(block);
+    if (!status.ok()) unmap_extents(block);
     if (status.ok() && before == BlockState::kOut) {
       status = copy_in(id, block);
       if (status.ok()) return kOk;
@@ -201,7 +208,7 @@ Status Residency::bring(BlockId id) noexcept {
   return status;
 }
 
-// On failure the block has no mapping and no memory, except where even taking a mapping back failed.
+// On failure some of it may be mapped: the caller takes that back.
 Status Residency::map_extents(Block& block) noexcept {
   Status status = kOk;
   const char* call = "cuMemMap";
@@ -216,10 +223,12 @@ Status Residency::map_extents(Block& block) noexcept {
     call = "cuMemSetAccess";
     status = device_.set_access(block.base, block.span);
   }
-  if (status.ok()) return kOk;
-  report<Msg::TP3001>(call, status.code());
-  unmap_extents(block);
-  return status;
+  if (!status.ok()) {
+    report<Msg::TP3001>(call, status.code());
+    return status;
+  }
+  for (Extent& extent : block.extents) extent.open = true;
+  return kOk;
 }
 
 // Takes the memory away from the block, last extent first, and gives it to the pool. An extent whose unmap
@@ -242,7 +251,7 @@ void Residency::unmap_extents(Block& block) noexcept {
       }
     }
     block.extents.pop_back();
-    pool_.put({extent.handle, extent.size, false});
+    pool_.put({extent.handle, extent.size});
   }
 }
 

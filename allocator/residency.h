@@ -113,6 +113,11 @@ class Residency {
   [[nodiscard]] bool may_keep(Bytes span) const noexcept;
   /// keep() for all allocated blocks; from then on nothing is evicted.
   Status freeze(std::span<const BlockId> live, WorkName what) noexcept;
+
+  /// TIDEPOOL_CHECK=unmap: once the work named `what`, of which `use` is the last ticket, and all work before
+  /// it has ended, takes the addresses away from all blocks that may move. Their memory stays theirs. Waits
+  /// for device work, within bounds: what is still used then keeps its address for now.
+  void park_idle(Use use, WorkName what) noexcept;
   [[nodiscard]] bool frozen() const noexcept { return frozen_.load(std::memory_order_acquire); }
   /// freeze() has begun: what is allocated from now on must be kept.
   [[nodiscard]] bool freezing() const noexcept { return freezing_.load(std::memory_order_acquire); }
@@ -131,6 +136,10 @@ class Residency {
   static constexpr std::uint64_t kTurnsAhead = 2;  // evict_ahead(): for so many turns of the slow path
   static constexpr std::uint64_t kMostAhead = 8;   // and at most so large a part of the limit
   static constexpr Nanos kQuiesce = millis(1);     // design protocol 3
+  /// How long park_idle() waits for work to end. A kernel that waits for a later launch never does: after one
+  /// wait that was in vain it waits the second time, until one is not.
+  static constexpr Nanos kParkPatience = seconds(1);
+  static constexpr Nanos kParkImpatience = millis(1);
   /// How long the owner of the slow path waits for launches that hold all other blocks between their check
   /// and their enqueue, before it answers out of memory.
   static constexpr Nanos kPatience = seconds(60);
@@ -184,6 +193,13 @@ class Residency {
   void uncount(Block& block) noexcept;
   void release_kept(Block& block) noexcept;
 
+  // Taking addresses away; parking.cpp
+  Status unpark(Block& block, StateWord parked) noexcept;
+  Status unmap_keeping(Block& block) noexcept;
+  Status wait_for_mapped(Use use) noexcept;
+  bool is_idle(const Block& block) noexcept;
+  void finish_evictions_that_passed() noexcept;
+
   // Making room; eviction.cpp
   Status acquire(Block& block) noexcept;
   enum class Patience : bool { kNone, kMinute };
@@ -231,6 +247,9 @@ class Residency {
   // turnstile; kept between calls, so that a search for victims seldom needs memory of its own
   std::vector<std::pair<std::uint64_t, BlockId>> candidates_;
   std::vector<BlockId> victims_;
+  std::vector<std::pair<BlockId, StateWord>> parking_;
+  bool is_patient_ = true;   // turnstile; park_idle() has not lately waited in vain
+  bool said_fault_ = false;  // turnstile
 
   std::vector<BlockId> refused_;  // turnstile; freed blocks whose memory the driver would not take back
 

@@ -52,6 +52,7 @@ Runtime::Runtime(Device& device, std::unique_ptr<Arena> arena, const Options& op
       epochs_(EpochRegistry::instance()),
       budget_(options.device_budget),
       capacity_(capacity.count()) {
+  if (options.check == CheckLevel::kUnmap) pool_.attend_always();
   // A thread's own default stream ends with the thread.
   epochs_.on_thread_exit([](void* self) { static_cast<Runtime*>(self)->stream_destroyed(kPerThreadStream); },
                          this);
@@ -255,9 +256,9 @@ bool Runtime::all_usable(std::span<const BlockId> set) const noexcept {
   return true;
 }
 
-void Runtime::note_uses(std::span<const BlockId> set, Stream* stream) noexcept {
+Use Runtime::note_uses(std::span<const BlockId> set, Stream* stream) noexcept {
   // Nothing is evicted once a capture began, and a capture forbids asking for events.
-  if (set.empty() || frozen()) return;
+  if (set.empty() || frozen()) return {};
   const std::uint64_t now = StatsPage::instance().count(Metric::launches_total);
   const Use use = stream != nullptr ? stream->draw() : Use();
   const std::uint64_t none = use.raw() - use.ticket();  // what the stream's uses are counted from
@@ -279,6 +280,7 @@ void Runtime::note_uses(std::span<const BlockId> set, Stream* stream) noexcept {
     note_other_use(block, use);
   }
   if (stream != nullptr) streams_.mark_sometimes(*stream, touched);
+  return use;
 }
 
 // Keeps one ticket per stream, the newest; a stream whose ticket has passed gives up its place.

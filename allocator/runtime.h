@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "allocator/arena.h"
@@ -117,7 +118,7 @@ class Runtime {
 
   void apply_limit() noexcept;
   bool all_usable(std::span<const BlockId> set) const noexcept;
-  void note_uses(std::span<const BlockId> set, Stream* stream) noexcept;
+  Use note_uses(std::span<const BlockId> set, Stream* stream) noexcept;
   void note_other_use(Block& block, Use use) noexcept;
   bool reserve(Bytes span) noexcept;
   void unreserve(Bytes span) noexcept;
@@ -154,7 +155,7 @@ template <class Enqueue>
     std::uint64_t touching = 0;
     for (const BlockId id : set) touching |= EpochRegistry::bit_of(id);
     EpochGuard epoch(slot, touching);
-    if (all_usable(set) && !pool_.is_over_limit()) [[likely]] {
+    if (all_usable(set) && !pool_.wants_attention()) [[likely]] {
       const int code = enqueue();
       note_uses(set, stream);
       return code;
@@ -170,9 +171,17 @@ template <class Call>
   if (pool_.is_over_limit()) (void)residency_.shrink_to(pool_.limit());
   Stream* stream = streams_.find(handle);
   if (const Status status = residency_.make_resident(set, stream, what); !status.ok()) return status.code();
-  const int code = call();
-  note_uses(set, stream);
-  residency_.unpin(set);
+  const auto run = [&] {
+    const int code = call();
+    const Use use = note_uses(set, stream);
+    residency_.unpin(set);
+    return std::pair(code, use);
+  };
+  if (options_.check != CheckLevel::kUnmap) return run().first;
+  // Asked for now: a context that has met an illegal address answers nothing any more.
+  const WorkName::Text name(what);
+  const auto [code, use] = run();
+  residency_.park_idle(use, name.c_str());
   return code;
 }
 

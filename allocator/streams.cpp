@@ -291,7 +291,7 @@ Status StreamTable::order_after_incoming(Stream& waiter, Use incoming) noexcept 
   return kOk;
 }
 
-Status StreamTable::wait_host(Use use) noexcept {
+Status StreamTable::wait_host_until(Use use, Nanos deadline) noexcept {
   if (!use) return kOk;
   Stream& stream = *by_index_[use.stream()].load(std::memory_order_acquire);
   const Nanos start = monotonic_now();
@@ -302,8 +302,11 @@ Status StreamTable::wait_host(Use use) noexcept {
       if (const Status status = poll_locked(stream); !status.ok()) return status;
       if (stream.completed_.load(std::memory_order_acquire) >= use.ticket()) return kOk;
       if (const Status status = mark_locked(stream); !status.ok()) return status;
-      if (stream.marks_.covering(use.ticket()) == nullptr) return pass_all_locked(stream);
+      if (stream.marks_.covering(use.ticket()) == nullptr) {
+        return deadline == kNever ? pass_all_locked(stream) : kNotReady;
+      }
     }
+    if (monotonic_now() > deadline) return kNotReady;
     pause_between_queries(round);
     if (!reported && monotonic_now() - start > kWatchdog) {
       report<Msg::TP2003>("10 s");

@@ -140,7 +140,10 @@ class StreamTable {
   Status order_after_incoming(Stream& waiter, Use incoming) noexcept;
   /// Waits on the host until the use has passed. The only waits of the runtime are here and in
   /// Device::synchronize; a watchdog reports one that takes longer than ten seconds.
-  Status wait_host(Use use) noexcept;
+  Status wait_host(Use use) noexcept { return wait_host_until(use, kNever); }
+  /// The same until `deadline` (monotonic_now()): kNotReady if it has not passed by then, or if only a wait
+  /// for the whole device could tell.
+  Status wait_host_until(Use use, Nanos deadline) noexcept;
 
  private:
   static constexpr std::size_t kSlots = std::size_t{4} * kMaxStreams;

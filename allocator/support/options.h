@@ -36,7 +36,8 @@ constexpr bool is_word(OptionKind kind) noexcept {
 /// May an option change while the program runs?
 enum class OptionScope : std::uint8_t { kStart, kLive };
 
-enum class CheckLevel : std::uint8_t { kOff, kCheap, kFull };
+/// Each does what those before it do.
+enum class CheckLevel : std::uint8_t { kOff, kCheap, kFull, kUnmap };
 /// Which of its allocators PyTorch shall use.
 enum class AllocChoice : std::uint8_t { kAuto, kAsync, kNative };
 

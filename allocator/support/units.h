@@ -64,6 +64,9 @@ class Nanos {
   std::int64_t n_ = 0;
 };
 
+/// As a moment: later than any other.
+inline constexpr Nanos kNever{INT64_MAX};
+
 constexpr Nanos millis(std::int64_t n) {
   return Nanos(n * 1'000'000);
 }

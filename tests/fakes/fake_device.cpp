@@ -90,6 +90,16 @@ Status FakeDevice::submit_fill(StreamHandle stream, DevicePtr at, Bytes size, st
   });
 }
 
+void FakeDevice::hold(StreamHandle stream) {
+  const Lock lock(mutex_);
+  queue_.hold(stream);
+}
+
+void FakeDevice::end_hold(StreamHandle stream) {
+  const Lock lock(mutex_);
+  queue_.end_hold(stream);
+}
+
 std::size_t FakeDevice::run_some(std::size_t count) {
   const Lock lock(mutex_);
   std::size_t ran = 0;

@@ -65,6 +65,10 @@ class FakeDevice final : public runtime::Device {
   [[nodiscard]] runtime::Status submit_fill(runtime::StreamHandle stream, runtime::DevicePtr at, Bytes size,
                                             std::uint8_t value);
 
+  /// A kernel that runs until end_hold().
+  void hold(runtime::StreamHandle stream);
+  void end_hold(runtime::StreamHandle stream);
+
   // What a test sees and steers.
 
   /// Runs at most `count` pieces of ready work; returns how many ran.

@@ -59,6 +59,16 @@ void FakeQueue::wait(StreamHandle stream, EventHandle event) {
       stream, [] {}, events_.at(static_cast<std::uint64_t>(event)));
 }
 
+void FakeQueue::hold(StreamHandle stream) {
+  auto& hold = holds_[key(stream)] = std::make_shared<Record>();
+  push_item(
+      stream, [] {}, hold);
+}
+
+void FakeQueue::end_hold(StreamHandle stream) {
+  holds_.at(key(stream))->done = true;
+}
+
 bool FakeQueue::is_done(EventHandle event) const {
   const auto& record = events_.at(static_cast<std::uint64_t>(event));
   return record == nullptr || record->done;

@@ -34,6 +34,9 @@ class FakeQueue {
   void push(runtime::StreamHandle stream, Work work);
   void record(runtime::EventHandle event, runtime::StreamHandle stream);
   void wait(runtime::StreamHandle stream, runtime::EventHandle event);
+  /// A kernel that ends when end_hold() says so.
+  void hold(runtime::StreamHandle stream);
+  void end_hold(runtime::StreamHandle stream);
   [[nodiscard]] bool is_done(runtime::EventHandle event) const;
 
   /// Runs one piece of ready work; false where there is none.
@@ -65,6 +68,7 @@ class FakeQueue {
   std::uint64_t next_order_ = 0;
   std::uint64_t next_handle_ = 0x1000;
   std::map<std::uint64_t, Stream> streams_{{kLegacy, Stream{true, {}}}};
+  std::map<std::uint64_t, std::shared_ptr<Record>> holds_;   // of a stream
   std::map<std::uint64_t, std::shared_ptr<Record>> events_;  // null: never recorded
 };
 

@@ -27,13 +27,16 @@ class Program {
     std::uint64_t seed = 1;
     int streams = 3;
     bool blocking = false;
+    const char* check = "full";
+    bool is_lost = false;  ///< the device ends in an error, after which it gives nothing back
   };
 
-  explicit Program(const Config& config) : device_({config.device, MiB(2), config.seed}) {
+  explicit Program(const Config& config)
+      : is_lost_(config.is_lost), device_({config.device, MiB(2), config.seed}) {
     Options options = default_options();
     REQUIRE(set_option(options, *find_option("TIDEPOOL_DEVICE_BUDGET"), config.budget).ok());
     REQUIRE(set_option(options, *find_option("TIDEPOOL_HOST_BUDGET"), config.host).ok());
-    REQUIRE(set_option(options, *find_option("TIDEPOOL_CHECK"), "full").ok());
+    REQUIRE(set_option(options, *find_option("TIDEPOOL_CHECK"), config.check).ok());
     auto runtime = Runtime::create(device_, options, GiB(4));
     REQUIRE(runtime.ok());
     runtime_.reset(*runtime);
@@ -44,6 +47,7 @@ class Program {
   ~Program() {
     device_.run_all();
     runtime_.reset();
+    if (is_lost_) return;
     CHECK(device_.in_use() == Bytes());
     CHECK(device_.mappings() == 0);
   }
@@ -145,6 +149,7 @@ class Program {
     }
   }
 
+  const bool is_lost_;
   fakes::FakeDevice device_;
   std::unique_ptr<Runtime> runtime_;
   std::vector<StreamHandle> streams_;

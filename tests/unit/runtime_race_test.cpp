@@ -107,11 +107,12 @@ class Worker {
 };
 
 /// Returns how many bytes the threads pushed out of each other's way.
-Bytes run_threads(std::uint64_t seed, int threads, int steps, const char* budget, Bytes limit) {
+Bytes run_threads(std::uint64_t seed, int threads, int steps, const char* budget, Bytes limit,
+                  const char* check = "full") {
   fakes::FakeDevice device({MiB(256), MiB(2), seed});
   Options options = default_options();
   REQUIRE(set_option(options, *find_option("TIDEPOOL_DEVICE_BUDGET"), budget).ok());
-  REQUIRE(set_option(options, *find_option("TIDEPOOL_CHECK"), "full").ok());
+  REQUIRE(set_option(options, *find_option("TIDEPOOL_CHECK"), check).ok());
   const auto created = Runtime::create(device, options, GiB(4));
   REQUIRE(created.ok());
   const std::unique_ptr<Runtime> runtime(*created);
@@ -188,6 +189,13 @@ TEST_CASE("race: threads that evict each other's blocks keep their bytes") {
   Bytes moved;
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) moved += run_threads(seed, 4, 1000, "16MiB", MiB(16));
   CHECK(moved > MiB(8) * kSeeds);
+}
+
+TEST_CASE("race: threads that take each other's addresses away keep their bytes, and move none that fit") {
+  for (std::uint64_t seed = 1; seed <= kSeeds / 2; ++seed) {
+    CHECK(run_threads(seed, 4, 200, "120MiB", MiB(120), "unmap") == Bytes());
+    CHECK(run_threads(seed, 4, 200, "16MiB", MiB(16), "unmap") > Bytes());
+  }
 }
 
 TEST_CASE("race: threads whose blocks all fit share the fast path") {

@@ -27,10 +27,12 @@ void run_program(Program& program, int* refused) {
 }  // namespace
 
 TEST_CASE("transition: one failed driver call, any call, any time, is survived with the right bytes") {
+  const char* const check = GENERATE("full", "unmap");
+  INFO("TIDEPOOL_CHECK=" << check);
   for (const char* call : kCalls) {
     std::size_t total = 0;
     {
-      Program program({.seed = 5});
+      Program program({.seed = 5, .check = check});
       const std::size_t before = program.device().calls(call);
       int refused = 0;
       run_program(program, &refused);
@@ -39,7 +41,7 @@ TEST_CASE("transition: one failed driver call, any call, any time, is survived w
     }
     for (std::size_t nth = 1; nth <= total; nth += 1 + total / 6) {
       INFO(call << " fails at call " << nth << " of " << total);
-      Program program({.seed = 5});
+      Program program({.seed = 5, .check = check});
       program.device().faults().add({.function = call, .after = nth - 1, .code = 2});
       int refused = 0;
       run_program(program, &refused);
