@@ -16,14 +16,14 @@ ROUNDS = 2000
 COLLECTED = re.compile(r"Collected\s*:\s*(\d+)")
 
 
-def instructions(program, what, rounds, preload, trace):
+def instructions(program, what, rounds, preload, trace, live):
     with tempfile.TemporaryDirectory() as scratch:
         environment = dict(os.environ, LD_PRELOAD=str(preload) if preload else "")
         if trace:
             environment.update(TIDEPOOL_TRACE="ops", TIDEPOOL_RUN_DIR=scratch)
         command = [
             "valgrind", "--tool=callgrind", f"--callgrind-out-file={Path(scratch) / 'out'}",
-            str(program), what, str(rounds),
+            str(program), what, str(rounds), *([str(live)] if live else []),
         ]
         result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     found = COLLECTED.search(result.stderr)
@@ -32,8 +32,8 @@ def instructions(program, what, rounds, preload, trace):
     return int(found.group(1))
 
 
-def per_round(program, what, preload, trace=False):
-    more, less = (instructions(program, what, rounds, preload, trace) for rounds in (2 * ROUNDS, ROUNDS))
+def per_round(program, what, preload, trace=False, live=0):
+    more, less = (instructions(program, what, rounds, preload, trace, live) for rounds in (2 * ROUNDS, ROUNDS))
     return (more - less) / ROUNDS
 
 
@@ -42,16 +42,17 @@ def main():
     parser.add_argument("--program", type=Path, required=True, help="hook_loop")
     parser.add_argument("--preload", type=Path, required=True, help="libtidepool.so")
     parser.add_argument("--trace", action="store_true", help="count what TIDEPOOL_TRACE=ops adds")
+    parser.add_argument("--live", type=int, default=0, help="allocations that are held meanwhile")
     parser.add_argument("--ceiling", type=float, required=True)
-    parser.add_argument("what", help="launch, alloc_free_4mib or alloc_free_64kib")
+    parser.add_argument("what", help="launch, gate, alloc_free_4mib or alloc_free_64kib")
     arguments = parser.parse_args()
-    count = per_round(arguments.program, arguments.what, arguments.preload, arguments.trace)
+    count = per_round(arguments.program, arguments.what, arguments.preload, arguments.trace, arguments.live)
     what = "a hook"
     if arguments.trace:
         count -= per_round(arguments.program, arguments.what, arguments.preload)
         what = "a hook for its record"
     else:
-        count -= per_round(arguments.program, arguments.what, None)
+        count -= per_round(arguments.program, arguments.what, None, live=arguments.live)
     print(f"{arguments.what}: {count:.0f} instructions {what}, ceiling {arguments.ceiling:.0f}")
     sys.exit(0 if count <= arguments.ceiling else 1)
 

@@ -7,8 +7,11 @@
 namespace tidepool::bench {
 namespace {
 
+constexpr long kManyLive = 100000;
+
+/// Each thread's own: threads that do not share anything.
 HookWorkload& workload() {
-  static HookWorkload instance;
+  thread_local HookWorkload instance;
   return instance;
 }
 
@@ -16,19 +19,21 @@ void launch_8_pointers(benchmark::State& state) {
   HookWorkload& program = workload();
   for ([[maybe_unused]] auto _ : state) program.launch();
 }
-BENCHMARK(launch_8_pointers);
+BENCHMARK(launch_8_pointers)->Name("launch_8_pointers")->ThreadRange(1, 2);
 
-void alloc_free_4mib(benchmark::State& state) {
+void alloc_free(benchmark::State& state, std::size_t bytes) {
   HookWorkload& program = workload();
+  for ([[maybe_unused]] auto _ : state) program.alloc_free(bytes);
+}
+BENCHMARK_CAPTURE(alloc_free, 4mib, std::size_t{4} << 20)->Name("alloc_free_4mib")->ThreadRange(1, 2);
+BENCHMARK_CAPTURE(alloc_free, 64kib, std::size_t{64} << 10)->Name("alloc_free_64kib")->ThreadRange(1, 2);
+
+void alloc_free_among_many(benchmark::State& state) {
+  HookWorkload program;
+  program.hold(kManyLive);
   for ([[maybe_unused]] auto _ : state) program.alloc_free(std::size_t{4} << 20);
 }
-BENCHMARK(alloc_free_4mib);
-
-void alloc_free_64kib(benchmark::State& state) {
-  HookWorkload& program = workload();
-  for ([[maybe_unused]] auto _ : state) program.alloc_free(std::size_t{64} << 10);
-}
-BENCHMARK(alloc_free_64kib);
+BENCHMARK(alloc_free_among_many)->Name("alloc_free_4mib_100k_live");
 
 }  // namespace
 }  // namespace tidepool::bench

@@ -7,6 +7,8 @@
 namespace tidepool::bench {
 namespace {
 
+constexpr std::size_t kHeldBytes = std::size_t{2} << 20;
+
 void check(CUresult result, const char* what) {
   if (result == CUDA_SUCCESS) return;
   std::fprintf(stderr, "hook workload: %s returned %d\n", what, static_cast<int>(result));
@@ -36,6 +38,7 @@ HookWorkload::HookWorkload() {
 }
 
 HookWorkload::~HookWorkload() {
+  for (const CUdeviceptr block : held_) check(cuMemFree(block), "cuMemFree");
   for (const CUdeviceptr block : blocks_) check(cuMemFree(block), "cuMemFree");
 }
 
@@ -48,6 +51,14 @@ void HookWorkload::alloc_free(std::size_t bytes) {
   CUdeviceptr block = 0;
   check(cuMemAlloc(&block, bytes), "cuMemAlloc");
   check(cuMemFree(block), "cuMemFree");
+}
+
+void HookWorkload::hold(long count) {
+  for (; count > 0; --count) check(cuMemAlloc(&held_.emplace_back(), kHeldBytes), "cuMemAlloc");
+}
+
+void HookWorkload::ask() {
+  check(cuMemsetD8(0, 0, 0), "cuMemsetD8");
 }
 
 }  // namespace tidepool::bench

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <vector>
 
 namespace tidepool::bench {
 
@@ -23,11 +24,17 @@ class HookWorkload {
 
   void launch();
   void alloc_free(std::size_t bytes);
+  /// Allocates so many more blocks, which stay until the end.
+  void hold(long count);
+
+  /// A hook that finds nothing to do: a memset while no memory is managed.
+  static void ask();
 
  private:
   CUstream stream_ = nullptr;
   std::array<CUdeviceptr, kPointers> blocks_{};
   std::array<void*, kPointers> parameters_{};
+  std::vector<CUdeviceptr> held_;
 };
 
 }  // namespace tidepool::bench

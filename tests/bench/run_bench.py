@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-NAMES = ("launch_8_pointers", "alloc_free_4mib", "alloc_free_64kib")
+NAMES = tuple(f"{what}/threads:{threads}" for what in ("launch_8_pointers", "alloc_free_4mib", "alloc_free_64kib")
+              for threads in (1, 2)) + ("alloc_free_4mib_100k_live",)
 
 
 def hook_times(program, preload, repetitions):
@@ -75,14 +76,14 @@ def measure(build, quick):
 
 
 def table(result):
-    lines = [f"{'null driver, median':<24}{'without':>12}{'with':>12}{'hook':>12}{'ratio':>8}"]
+    lines = [f"{'null driver, median':<32}{'without':>12}{'with':>12}{'hook':>12}{'ratio':>8}"]
     for name, row in result["hooks"].items():
         numbers = "".join(f"{row[key]:>9.1f} ns" for key in ("null_ns", "tidepool_ns", "hook_ns"))
-        lines.append(f"{name:<24}{numbers}{row['ratio']:>8.1f}")
+        lines.append(f"{name:<32}{numbers}{row['ratio']:>8.1f}")
     rates = result["simgpu_launches_per_second"]
-    lines.append(f"{'simgpu, launches/s':<24}{rates['plain']:>12,.0f}{rates['tidepool']:>12,.0f}")
+    lines.append(f"{'simgpu, launches/s':<32}{rates['plain']:>12,.0f}{rates['tidepool']:>12,.0f}")
     for name, rate in result["simgpu_digest_bytes_per_second"].items():
-        lines.append(f"{'simgpu digest, ' + name:<24}{rate / 1e9:>9.1f} GB/s")
+        lines.append(f"{'simgpu digest, ' + name:<32}{rate / 1e9:>9.1f} GB/s")
     costs = result["simgpu_us"]
     for name, cost in costs.items():
         beside = f"  {costs['memcpy'] / cost:>6.0%} of memcpy" if name.startswith("copy/") else ""

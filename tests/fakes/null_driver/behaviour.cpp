@@ -14,7 +14,7 @@
 
 namespace {
 
-constexpr std::size_t kTotalMemory = std::size_t{80} << 30;
+constexpr std::size_t kTotalMemory = std::size_t{256} << 30;  // for 100,000 blocks of 2 MiB
 constexpr std::size_t kGranularity = std::size_t{2} << 20;
 constexpr unsigned kPointerParameters = 8;
 
