@@ -2,12 +2,14 @@
 """A training job in PyTorch that needs gigabytes: what it prints on stdout is the same however much memory it has.
 
     torch_train.py [--model mlp|transformer] [--width N] [--layers N] [--batch N] [--steps N] [--amp] [--graph]
+                   [--compile] [--workers N]
 
 Prints each loss exactly, then a digest of all parameters; on stderr what PyTorch counted of memory and the time of the
-last steps. Exit code 77, with the reason on stderr, where PyTorch or a GPU is missing.
+fastest step. Exit code 77, with the reason on stderr, where PyTorch or a GPU is missing.
 """
 
 import argparse
+import contextlib
 import hashlib
 import os
 import sys
@@ -26,6 +28,9 @@ def parse(words):
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--amp", action="store_true", help="bfloat16 by autocast")
     parser.add_argument("--graph", action="store_true", help="capture a step after two and replay it")
+    parser.add_argument("--compile", action="store_true", help="the model by torch.compile")
+    parser.add_argument("--workers", type=int, default=0, help="processes that load the samples, into pinned memory")
+    parser.add_argument("--on-device", action="store_true", help="draw the first parameters on the device")
     return parser.parse_args(words)
 
 
@@ -62,11 +67,28 @@ def make_transformer(torch, options):
     return Model(), torch.randn(options.batch, options.sequence, options.width)
 
 
-def digest(model):
+def digest(torch, model):
+    """Of the bits of all parameters and where they stand, added up on the device: whole numbers, in any order."""
+    piece = 1 << 22
+    places = torch.arange(1, piece + 1, device="cuda")
     whole = hashlib.sha256()
     for parameter in model.parameters():
-        whole.update(parameter.detach().float().cpu().numpy().tobytes())
+        for bits in parameter.detach().view(-1).view(torch.int32).split(piece):
+            whole.update(str((bits.long() * places[: len(bits)]).sum().item()).encode())
     return whole.hexdigest()
+
+
+def batches(torch, options, inputs, labels):
+    """The batch of each step, on the device: always the same, or as processes bring its samples."""
+    if options.workers == 0:
+        inputs, labels = inputs.cuda(), labels.cuda()
+        while True:
+            yield inputs, labels
+    data = torch.utils.data.TensorDataset(inputs, labels)
+    loader = torch.utils.data.DataLoader(data, options.batch // 4, num_workers=options.workers, pin_memory=True)
+    while True:
+        for some, wanted in loader:
+            yield some.cuda(non_blocking=True), wanted.cuda(non_blocking=True)
 
 
 def main(options):
@@ -81,15 +103,18 @@ def main(options):
         return NOTHING_TO_TRAIN
     torch.manual_seed(1)
     torch.use_deterministic_algorithms(True)
-    model, inputs = (make_mlp if options.model == "mlp" else make_transformer)(torch, options)
+    with torch.device("cuda") if options.on_device else contextlib.nullcontext():
+        model, inputs = (make_mlp if options.model == "mlp" else make_transformer)(torch, options)
     model = model.cuda()
-    inputs, labels = inputs.cuda(), torch.randint(0, 10, (options.batch,)).cuda()
+    feed = batches(torch, options, inputs, torch.randint(0, 10, (options.batch,)))
+    forward = torch.compile(model) if options.compile else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, capturable=options.graph)
 
     def step():
         optimizer.zero_grad(set_to_none=not options.graph)
+        inputs, labels = next(feed)
         with torch.autocast("cuda", torch.bfloat16, enabled=options.amp):
-            loss = torch.nn.functional.cross_entropy(model(inputs).float(), labels)
+            loss = torch.nn.functional.cross_entropy(forward(inputs).float(), labels)
         loss.backward()
         optimizer.step()
         return loss
@@ -116,7 +141,7 @@ def main(options):
             loss = step()
         print(f"step {index} loss {loss.item().hex()}", flush=True)
         times.append(time.perf_counter() - began)
-    print(f"digest {digest(model)}")
+    print(f"digest {digest(torch, model)}")
     print(f"torch_train: {min(times):.3f} s a step; allocated {torch.cuda.max_memory_allocated() >> 20} MiB, "
           f"reserved {torch.cuda.max_memory_reserved() >> 20} MiB at most", file=sys.stderr)
     return 0

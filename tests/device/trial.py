@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tidepool itself on a GPU: programs alone, with all the memory they need under Tidepool, and with a share of it.
 
-    trial.py BUILD [--seconds S] [--only TEXT]... [--quick] [--keep FOLDER]
+    trial.py BUILD [--seconds S] [--only CASE]... [--quick] [--keep FOLDER]
 
 Prints a JSON line for each run (section "trial"): whether it printed what it prints alone, how long it took, the device
 memory that left the device meanwhile, and what Tidepool said of it. No run begins after S seconds (default: 200). What is
@@ -20,6 +20,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -38,27 +40,40 @@ def torch_train(*words):
     return lambda build: [os.environ.get("TIDEPOOL_PROBE_PYTHON", "python3"), HERE / "torch_train.py", *words]
 
 
-# name: (program, options of Tidepool, shares of what it needed, in the quick run)
-CASES = {
-    "mlp": (workload("train_mlp"), [], (50, 25), True),
-    "mlp static": (workload("train_mlp_static"), [], (50,), False),
-    "mlp async": (workload("train_mlp", "--alloc", "async"), [], (50,), False),
-    "mlp pool": (workload("train_mlp", "--alloc", "pool"), [], (50,), False),
-    "cnn": (workload("train_cnn", "--batch", "160"), [], (50,), False),
-    "lstm": (workload("train_lstm", "--layers", "3"), [], (50,), False),
-    "transformer": (workload("train_transformer", "--layers", "2"), [], (50,), False),
-    "transformer, two threads": (workload("train_transformer", "--layers", "2", "--threads", "2"), [], (50,), False),
-    "mlp, wide": (workload("train_mlp", "--width", "8192", "--batch", "128"), [], (50,), False),
-    "torch mlp": (torch_train(), [], (75, 50), True),
-    "torch mlp traced": (torch_train("--steps", "8"), ["--trace", "ops"], (75,), False),
-    "torch mlp native": (torch_train(), ["--alloc", "native"], (50,), False),
-    "torch transformer": (torch_train("--model", "transformer", "--width", "1024", "--batch", "32", "--layers", "8", "--amp"),
-                          [], (50,), False),
-    "torch transformer native": (
-        torch_train("--model", "transformer", "--width", "1024", "--batch", "32", "--layers", "8", "--amp"),
-        ["--alloc", "native"], (50,), False),
-    "torch graph": (torch_train("--graph", "--layers", "8", "--width", "2048"), [], (75,), False),
-}
+ENCODER = ("--model", "transformer", "--width", "1024", "--batch", "32", "--layers", "8", "--amp")
+LARGE = ("--width", "16384", "--layers", "34", "--steps", "3", "--on-device")
+
+
+@dataclass
+class Case:
+    name: str
+    make: Callable  # (build) -> command
+    shares: tuple = (50,)  # of what it needed, in per cent
+    options: tuple = ()  # of Tidepool
+    quick: bool = False
+    too_large: bool = False  # for the card: must fail alone, and is compared with itself under Tidepool
+
+
+CASES = (
+    Case("mlp", workload("train_mlp"), (50, 25), quick=True),
+    Case("mlp static", workload("train_mlp_static")),
+    Case("mlp async", workload("train_mlp", "--alloc", "async")),
+    Case("mlp pool", workload("train_mlp", "--alloc", "pool")),
+    Case("cnn", workload("train_cnn", "--batch", "160")),
+    Case("lstm", workload("train_lstm", "--layers", "3")),
+    Case("transformer", workload("train_transformer", "--layers", "2")),
+    Case("transformer, two threads", workload("train_transformer", "--layers", "2", "--threads", "2")),
+    Case("mlp, wide", workload("train_mlp", "--width", "8192", "--batch", "128")),
+    Case("torch mlp", torch_train(), (75, 50), quick=True),
+    Case("torch mlp traced", torch_train("--steps", "8"), (75,), ("--trace", "ops")),
+    Case("torch mlp native", torch_train(), (50,), ("--alloc", "native")),
+    Case("torch mlp larger than the card", torch_train(*LARGE), (80,), too_large=True),
+    Case("torch transformer", torch_train(*ENCODER)),
+    Case("torch transformer native", torch_train(*ENCODER), (50,), ("--alloc", "native")),
+    Case("torch workers", torch_train("--workers", "2", "--layers", "8"), (75,)),
+    Case("torch graph", torch_train("--graph", "--layers", "8", "--width", "2048"), (75,)),
+    Case("torch compile", torch_train("--compile", "--layers", "4"), (50,)),
+)
 
 
 class Watch:
@@ -118,6 +133,15 @@ def runtime_folders():
     return [*found, "/usr/local/cuda/lib64"]
 
 
+def numbers_of(report):
+    """The numbers of each process that used the device, from `tidepool report --json`, without those that are zero."""
+    try:
+        processes = json.loads(report)["processes"]
+    except (ValueError, KeyError):
+        return None
+    return [{name: value for name, value in process["metrics"].items() if value} for process in processes]
+
+
 class Trial:
     def __init__(self, options):
         self.build = Path(options.build).resolve()
@@ -145,25 +169,28 @@ class Trial:
                 out, err = ((text or b"").decode(errors="replace") for text in (late.stdout, late.stderr))
         return status, out, err, time.monotonic() - began, watch.taken
 
-    def under(self, case, words, options, environment, plain, share, budget):
-        """One run under Tidepool; returns the bytes that it said it needed."""
+    def under(self, case, words, environment, plain, share, budget):
+        """One run under Tidepool; returns it, and the bytes that it said it needed. `plain`: None, or what to compare with."""
         folder = Path(tempfile.mkdtemp(prefix="trial-"))
-        command = [self.build / "bin/tidepool", "run", "-v", "--run-dir", folder / "run", *options]
+        command = [self.build / "bin/tidepool", "run", "-v", "--run-dir", folder / "run", *case.options]
         if budget:
             command += ["--device-budget", str(budget)]
         status, out, err, seconds, taken = self.run([*command, "--", *words], environment)
+        plain = plain or (None, out, "", 0, 0)
         same = status == 0 and out == plain[1]
         said = [line for line in err.splitlines() if line.startswith("tidepool")]
+        told = subprocess.run([self.build / "bin/tidepool", "report", "--json", folder / "run"], capture_output=True, text=True,
+                              check=False)
         value = "same output" if same else "other output" if status == 0 else f"exit {status}"
-        self.say("answer", "run", value=value, params={"case": case, "percent": share, "budget_bytes": budget},
+        self.say("answer", "run", value=value, params={"case": case.name, "percent": share, "budget_bytes": budget},
                  detail={"seconds": round(seconds, 3), "seconds_alone": round(plain[3], 3), "taken_bytes": taken,
                          "taken_alone_bytes": plain[4], "said": said[-6:],
                          "last_words": [] if same else err.splitlines()[-8:],
-                         "program": [line for line in err.splitlines() if line.startswith("torch_train")],
+                         "numbers": numbers_of(told.stdout), "program": [line for line in err.splitlines() if line.startswith("torch_train")],
                          "program_alone": [line for line in plain[2].splitlines() if line.startswith("torch_train")]})
         traces = [trace for trace in (folder / "run").glob("*.tptrace*") if trace.stat().st_size < 16 * MIB]
         if self.options.keep and (traces or not same):
-            kept = Path(self.options.keep) / f"{case.replace(' ', '_').replace(',', '')}-{share}"
+            kept = Path(self.options.keep) / f"{case.name.replace(' ', '_').replace(',', '')}-{share}"
             kept.mkdir(parents=True, exist_ok=True)
             (kept / "stderr.txt").write_text(err)
             (kept / "stdout.txt").write_text(out)
@@ -171,37 +198,40 @@ class Trial:
                 shutil.copy(file, kept)
         shutil.rmtree(folder, ignore_errors=True)
         told = re.search(r"Needed ([0-9.]+) (B|KiB|MiB|GiB)", err)
-        return int(float(told[1]) * UNITS[told[2]]) if told else 0
+        return (status, out, err, seconds, taken), int(float(told[1]) * UNITS[told[2]]) if told else 0
 
-    def case(self, name, make, options, shares):
-        words = make(self.build)
-        environment = os.environ if "torch" in name else self.environment
+    def case(self, case):
+        words = case.make(self.build)
+        environment = os.environ if "torch" in case.name else self.environment
         if not Path(words[0]).exists() and shutil.which(str(words[0])) is None:
-            return self.say("skipped", name, why=f"there is no {Path(words[0]).name}")
+            return self.say("skipped", case.name, why=f"there is no {Path(words[0]).name}")
         plain = self.run(words, environment)
-        if plain[0] != 0:
-            last = (plain[2].strip().splitlines() or [""])[-1]
-            return self.say("skipped", name, why=last if plain[0] == SKIPPED else f"alone: exit {plain[0]}: {last}")
-        needed = self.under(name, words, options, environment, plain, 100, None)
-        for share in shares:
+        last = (plain[2].strip().splitlines() or [""])[-1]
+        if case.too_large and plain[0] != SKIPPED:
+            self.say("answer", "alone", params={"case": case.name}, value=f"exit {plain[0]}", detail=last)
+            plain = None
+        elif plain[0] != 0:
+            return self.say("skipped", case.name, why=last if plain[0] == SKIPPED else f"alone: exit {plain[0]}: {last}")
+        first, needed = self.under(case, words, environment, plain, 100, None)
+        for share in case.shares:
             if not needed or time.monotonic() - self.began > self.options.seconds:
-                self.say("skipped", name, why="no time was left" if needed else "it did not say what it needed",
+                self.say("skipped", case.name, why="no time was left" if needed else "it did not say what it needed",
                          params={"percent": share})
                 continue
-            self.under(name, words, options, environment, plain, share, needed * share // 100)
+            self.under(case, words, environment, plain or first, share, needed * share // 100)
 
     def all(self):
         print(subprocess.run([sys.executable, "-B", HERE / "start_record.py", "trial"], capture_output=True, text=True,
                              check=False).stdout.strip(), flush=True)
-        for name, (make, options, shares, quick) in CASES.items():
-            if self.options.only and not any(text in name for text in self.options.only):
+        for case in CASES:
+            if self.options.only and not any(text == case.name for text in self.options.only):
                 continue
-            if self.options.quick and not quick:
+            if self.options.quick and not case.quick:
                 continue
             if time.monotonic() - self.began > self.options.seconds:
-                self.say("skipped", name, why="no time was left")
+                self.say("skipped", case.name, why="no time was left")
                 continue
-            self.case(name, make, options, shares)
+            self.case(case)
         self.say("end", "trial", seconds=round(time.monotonic() - self.began, 1))
 
 
@@ -209,7 +239,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build")
     parser.add_argument("--seconds", type=int, default=200)
-    parser.add_argument("--only", action="append", default=[], help="cases whose name has this text")
+    parser.add_argument("--only", action="append", default=[], help="the case of this name")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--keep")
     parser.add_argument("--no-watch", action="store_true", help="hold no context of the device meanwhile")
