@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <mutex>
+#include <utility>
 
 namespace conformance {
 namespace {
@@ -21,18 +23,30 @@ std::vector<Case>& registry() {
   return all;
 }
 
-[[noreturn]] void end_with(const std::string& verdict, int status) {
-  const std::string line = verdict + "\n";
-  // One write of a short line into a pipe: threads and children cannot mix theirs.
-  const ssize_t written = ::write(g_verdict_fd, line.data(), line.size());
-  ::_exit(written < 0 ? 2 : status);
-}
-
 std::string one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   constexpr std::size_t kLongest = 2000;
   if (text.size() > kLongest) text.resize(kLongest);
   return text;
+}
+
+std::mutex g_remarks_mutex;
+/// "; what; what".
+std::string& remarks() {
+  static std::string all;
+  return all;
+}
+
+std::string take_remarks() {
+  const std::scoped_lock lock(g_remarks_mutex);
+  return std::exchange(remarks(), {});
+}
+
+[[noreturn]] void end_with(const std::string& verdict, int status) {
+  const std::string line = one_line(verdict) + "\n";
+  // One write of a short line into a pipe: threads and children cannot mix theirs.
+  const ssize_t written = ::write(g_verdict_fd, line.data(), line.size());
+  ::_exit(written < 0 ? 2 : status);
 }
 
 }  // namespace
@@ -54,19 +68,28 @@ void run_case(const Case& chosen, int verdict_fd) {
   constexpr int kRounds = 8;
   g_verdict_fd = verdict_fd;
   const bool again = (chosen.traits & kOrder) != 0 && (chosen.traits & kOnce) == 0;
-  for (int round = 0; round < (again ? kRounds : 1); ++round) chosen.body();
-  end_with("pass", 0);
+  for (int round = 0; round < (again ? kRounds : 1); ++round) {
+    take_remarks();  // those of the last round are enough
+    chosen.body();
+  }
+  const std::string said = take_remarks();
+  end_with(said.empty() ? "pass" : "pass " + said.substr(2), 0);
 }
 
 void fail(const char* file, int line, const std::string& what) {
   const char* slash = std::strrchr(file, '/');
-  end_with("fail " + one_line(std::string(slash == nullptr ? file : slash + 1) + ":" + std::to_string(line) +
-                              ": " + what),
+  end_with("fail " + std::string(slash == nullptr ? file : slash + 1) + ":" + std::to_string(line) + ": " +
+               what + take_remarks(),
            1);
 }
 
 void skip(const std::string& why) {
-  end_with("skip " + one_line(why), 0);
+  end_with("skip " + why, 0);
+}
+
+void remark(const std::string& what) {
+  const std::scoped_lock lock(g_remarks_mutex);
+  remarks() += "; " + what;
 }
 
 void check_result(long got, std::initializer_list<long> wanted, const char* call, const char* wanted_text,

@@ -46,6 +46,15 @@ const std::vector<Case>& cases();
 [[noreturn]] void fail(const char* file, int line, const std::string& what);
 /// Ends the case without a verdict on the driver: it needs what this machine does not have.
 [[noreturn]] void skip(const std::string& why);
+/// Says what the driver did where the documentation leaves it open: it stands in the detail of the verdict,
+/// whatever that is, and decides nothing. Thread-safe.
+void remark(const std::string& what);
+/// The same for a call: "CALL gives N". Gives the result on.
+template <class R>
+R remark_result(R got, const char* call) {
+  remark(std::string(call) + " gives " + std::to_string(static_cast<long>(got)));
+  return got;
+}
 
 bool enroll(const char* name, const char* section, unsigned traits, void (*body)());
 
@@ -83,6 +92,8 @@ void check_equal(const A& got, const B& want, const char* text, const char* file
 /// The call gives one of these results.
 #define REFUSES(call, ...) \
   ::conformance::check_result((call), {__VA_ARGS__}, #call, #__VA_ARGS__, __FILE__, __LINE__)
+/// The documentation does not say what the call gives; what it gives is noted.
+#define REMARK(call) ::conformance::remark_result((call), #call)
 /// The call fails; the documentation does not say with which error.
 #define FAILS(call) ::conformance::check_fails((call), #call, __FILE__, __LINE__)
 #define EXPECT(condition) \
