@@ -111,7 +111,7 @@ TEST_CASE("fault: unmapping after waiting is fine for every seed") {
   REQUIRE(caught == 0);
 }
 
-TEST_CASE("fault: the error stays for every call of the context and queued work is dropped") {
+TEST_CASE("fault: the error stays for every call of the process on that device, also in a new context") {
   on_device({}, [] {
     const CUfunction function = make_kernel("write_one", simgpu::kernel_body<WriteOne, int*, int>());
     CUdeviceptr good = 0;
@@ -128,8 +128,42 @@ TEST_CASE("fault: the error stays for every call of the context and queued work 
     EXPECT_RESULT(cuStreamQuery(nullptr), CUDA_ERROR_ILLEGAL_ADDRESS);
     const char* text = nullptr;
     OK(cuGetErrorString(CUDA_ERROR_ILLEGAL_ADDRESS, &text));
+    CUcontext context = nullptr;
     OK(cuDevicePrimaryCtxReset(0));
-    OK(cuMemAlloc(&good, 4096));
+    EXPECT_RESULT(cuMemAlloc(&good, 4096), CUDA_ERROR_ILLEGAL_ADDRESS);
+    OK(cuCtxSetCurrent(nullptr));
+    OK(cuDevicePrimaryCtxRelease(0));
+    EXPECT_RESULT(cuDevicePrimaryCtxRetain(&context, 0), CUDA_ERROR_ILLEGAL_ADDRESS);
+    EXPECT_RESULT(cuCtxCreate(&context, nullptr, 0, 0), CUDA_ERROR_ILLEGAL_ADDRESS);
+    return 0;
+  });
+}
+
+TEST_CASE("fault: work of other contexts of the device is dropped, that of other devices goes on") {
+  DeviceSetup setup;
+  setup.devices = 2;
+  on_device(setup, [] {
+    CUcontext first = nullptr;
+    CUcontext beside = nullptr;
+    CUcontext other = nullptr;
+    OK(cuCtxGetCurrent(&first));
+    OK(cuCtxCreate(&beside, nullptr, 0, 0));
+    CUdeviceptr memory = 0;
+    OK(cuMemAlloc(&memory, 4096));
+    OK(cuCtxCreate(&other, nullptr, 0, 1));
+    CUdeviceptr there = 0;
+    OK(cuMemAlloc(&there, 4096));
+    OK(cuCtxSetCurrent(first));
+    const CUfunction function = make_kernel("write_one", simgpu::kernel_body<WriteOne, int*, int>());
+    CUdeviceptr nowhere = there + 512 * kFrame;
+    int value = 1;
+    void* params[] = {&nowhere, &value};
+    launch(function, nullptr, params);
+    EXPECT_RESULT(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
+    OK(cuCtxSetCurrent(beside));
+    EXPECT_RESULT(cuMemsetD8(memory, 1, 64), CUDA_ERROR_ILLEGAL_ADDRESS);
+    OK(cuCtxSetCurrent(other));
+    OK(cuMemsetD8(there, 1, 64));
     OK(cuCtxSynchronize());
     return 0;
   });

@@ -134,12 +134,9 @@ TEST_CASE("host limits: work on new memory for which there is no mapping says so
         });
         EXPECT(text.starts_with(kRefused));
         EXPECT(contains(text, "inside the allocation"));
-        EXPECT(contains(text, "its context is lost"));
+        EXPECT(contains(text, "the device is lost to this process"));
         EXPECT(text.ends_with(kRemedy));
         EXPECT_RESULT(cuCtxSynchronize(), CUDA_ERROR_OPERATING_SYSTEM);
-        OK(cuDevicePrimaryCtxReset(0));
-        OK(cuMemAlloc(&block, 5 * kFrame));
-        OK(work(block + 2 * kFrame));
         return 0;
       });
     }
@@ -255,7 +252,6 @@ TEST_CASE("host limits: what the system refuses to unmap stays mapped") {
       EXPECT(text == kRefused + "device memory was not unmapped" + kRemedy);
       EXPECT(int_at(middle) == 7);
       OK(cuMemUnmap(middle, kFrame));
-      EXPECT_RESULT(cuMemUnmap(middle, kFrame), CUDA_ERROR_INVALID_VALUE);
       OK(cuMemUnmap(middle - kFrame, kFrame));
       OK(cuMemUnmap(middle + kFrame, kFrame));
       OK(cuMemAddressFree(middle - kFrame, 3 * kFrame));

@@ -119,22 +119,34 @@ CUresult enter_always(Entry entry, std::uint64_t size, Body&& body) noexcept {
   return body(*d);
 }
 
+/// A call that takes the host's time. Queued work gets a chance to run at the end.
+template <class Body>
+CUresult take_time(Driver& d, Entry entry, Body&& body) noexcept {
+  const Context* current = current_context();
+  const Gpu& gpu = current == nullptr ? *d.gpus.front() : *current->gpu;
+  d.ledger.begin_call(host_cost(gpu.config, static_cast<std::size_t>(entry)));
+  const CUresult result = body(d);
+  d.scheduler.breathe();
+  d.ledger.end_call();
+  return result;
+}
+
 /// The same for all but the ways out of an error: a current context that is in one answers every call with
-/// it. Calls that are unsafe beside a capture are refused. Queued work gets a chance to run at the end.
+/// it. Calls that are unsafe beside a capture are refused.
 template <class Body>
 CUresult enter(Entry entry, std::uint64_t size, Body&& body) noexcept {
   return enter_always(entry, size, [&](Driver& d) {
     const Context* current = current_context();
     if (current != nullptr && current->sticky != CUDA_SUCCESS) return current->sticky;
     const CUresult refused = anything_captures() ? check_unsafe(entry) : CUDA_SUCCESS;
-    if (refused != CUDA_SUCCESS) return refused;
-    const Gpu& gpu = current == nullptr ? *d.gpus.front() : *current->gpu;
-    d.ledger.begin_call(host_cost(gpu.config, static_cast<std::size_t>(entry)));
-    const CUresult result = body(d);
-    d.scheduler.breathe();
-    d.ledger.end_call();
-    return result;
+    return refused != CUDA_SUCCESS ? refused : take_time(d, entry, body);
   });
+}
+
+/// For calls that ask nothing of the device, and work whatever has become of the current context.
+template <class Body>
+CUresult enter_whatever_is_current(Entry entry, Body&& body) noexcept {
+  return enter_always(entry, 0, [&](Driver& d) { return take_time(d, entry, body); });
 }
 
 template <class Body>

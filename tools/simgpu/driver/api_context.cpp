@@ -18,6 +18,7 @@ CUresult create_context(Driver& d, CUcontext* out, unsigned flags, CUdevice dev)
   if (out == nullptr || (flags & ~kContextFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   Gpu* gpu = d.gpu_at(dev);
   if (gpu == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (gpu->lost != CUDA_SUCCESS) return gpu->lost;
   auto* context = new Context;
   context->gpu = gpu;
   context->flags = flags;
@@ -42,13 +43,14 @@ SIMGPU_API(cuDevicePrimaryCtxRetain, (CUcontext * out, CUdevice dev), out, dev) 
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Gpu* gpu = d.gpu_at(dev);
   if (gpu == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (gpu->lost != CUDA_SUCCESS) return gpu->lost;
   if (!gpu->primary.alive) d.start_context(&gpu->primary);
   ++gpu->primary.retained;
   *out = handle_of(&gpu->primary);
   return CUDA_SUCCESS;
 }
 
-/// Release and reset must work while the context is in an error: they are the way out of it.
+/// Release and reset work while the context is in an error: it can be ended, but no other begins.
 static CUresult leave_primary(Entry entry, CUdevice dev, bool reset) {
   return enter_always(entry, 0, [&](Driver& d) {
     Gpu* gpu = d.gpu_at(dev);
@@ -57,15 +59,11 @@ static CUresult leave_primary(Entry entry, CUdevice dev, bool reset) {
     if (!primary.alive) return reset ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
     if (reset) {
       d.end_context(&primary);
-      primary.sticky = CUDA_SUCCESS;
       if (primary.retained > 0) d.start_context(&primary);
       return CUDA_SUCCESS;
     }
     if (primary.retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
-    if (--primary.retained == 0) {
-      d.end_context(&primary);
-      primary.sticky = CUDA_SUCCESS;
-    }
+    if (--primary.retained == 0) d.end_context(&primary);
     return CUDA_SUCCESS;
   });
 }
@@ -86,13 +84,16 @@ SIMGPU_API(cuDevicePrimaryCtxSetFlags_v2, (CUdevice dev, unsigned flags), dev, f
   return CUDA_SUCCESS;
 }
 
-SIMGPU_API(cuDevicePrimaryCtxGetState, (CUdevice dev, unsigned* flags, int* active), dev, flags, active) {
-  if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Gpu* gpu = d.gpu_at(dev);
-  if (gpu == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  *flags = gpu->primary.flags;
-  *active = gpu->primary.alive ? 1 : 0;
-  return CUDA_SUCCESS;
+extern "C" SIMGPU_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice dev, unsigned* flags,
+                                                                     int* active) {
+  return enter_whatever_is_current(Entry::cuDevicePrimaryCtxGetState, [&](Driver& d) {
+    if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const Gpu* gpu = d.gpu_at(dev);
+    if (gpu == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    *flags = gpu->primary.flags;
+    *active = gpu->primary.alive ? 1 : 0;
+    return CUDA_SUCCESS;
+  });
 }
 
 SIMGPU_API(cuCtxCreate_v2, (CUcontext * out, unsigned flags, CUdevice dev), out, flags, dev) {
@@ -124,32 +125,41 @@ extern "C" SIMGPU_EXPORT CUresult CUDAAPI cuCtxDestroy_v2(CUcontext handle) {
   });
 }
 
-SIMGPU_API(cuCtxGetCurrent, (CUcontext * out), out) {
-  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *out = current_context() == nullptr ? nullptr : handle_of(current_context());
-  return CUDA_SUCCESS;
+// What is current is the thread's affair: it is told and changed whatever has become of the context.
+extern "C" SIMGPU_EXPORT CUresult CUDAAPI cuCtxGetCurrent(CUcontext* out) {
+  return enter_whatever_is_current(Entry::cuCtxGetCurrent, [&](Driver&) {
+    if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *out = current_context() == nullptr ? nullptr : handle_of(current_context());
+    return CUDA_SUCCESS;
+  });
 }
 
 /// Binds a context in place of the current one; null unbinds.
-SIMGPU_API(cuCtxSetCurrent, (CUcontext handle), handle) {
-  ContextStack& stack = context_stack();
-  Context* context = find_context(d, handle);
-  if (handle != nullptr && (context == nullptr || !context->alive)) return CUDA_ERROR_INVALID_CONTEXT;
-  if (!stack.empty()) stack.pop();
-  return context == nullptr || stack.push(context) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+extern "C" SIMGPU_EXPORT CUresult CUDAAPI cuCtxSetCurrent(CUcontext handle) {
+  return enter_whatever_is_current(Entry::cuCtxSetCurrent, [&](Driver& d) {
+    ContextStack& stack = context_stack();
+    Context* context = find_context(d, handle);
+    if (handle != nullptr && (context == nullptr || !context->alive)) return CUDA_ERROR_INVALID_CONTEXT;
+    if (!stack.empty()) stack.pop();
+    return context == nullptr || stack.push(context) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  });
 }
 
-SIMGPU_API(cuCtxPushCurrent_v2, (CUcontext handle), handle) {
-  Context* context = find_context(d, handle);
-  if (context == nullptr || !context->alive) return CUDA_ERROR_INVALID_CONTEXT;
-  return context_stack().push(context) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+extern "C" SIMGPU_EXPORT CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext handle) {
+  return enter_whatever_is_current(Entry::cuCtxPushCurrent_v2, [&](Driver& d) {
+    Context* context = find_context(d, handle);
+    if (context == nullptr || !context->alive) return CUDA_ERROR_INVALID_CONTEXT;
+    return context_stack().push(context) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  });
 }
 
-SIMGPU_API(cuCtxPopCurrent_v2, (CUcontext * out), out) {
-  if (context_stack().empty()) return CUDA_ERROR_INVALID_CONTEXT;
-  if (out != nullptr) *out = handle_of(context_stack().back());
-  context_stack().pop();
-  return CUDA_SUCCESS;
+extern "C" SIMGPU_EXPORT CUresult CUDAAPI cuCtxPopCurrent_v2(CUcontext* out) {
+  return enter_whatever_is_current(Entry::cuCtxPopCurrent_v2, [&](Driver&) {
+    if (context_stack().empty()) return CUDA_ERROR_INVALID_CONTEXT;
+    if (out != nullptr) *out = handle_of(context_stack().back());
+    context_stack().pop();
+    return CUDA_SUCCESS;
+  });
 }
 
 SIMGPU_API_CONTEXT(cuCtxGetDevice, (CUdevice * dev), dev) {

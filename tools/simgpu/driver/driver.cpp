@@ -95,10 +95,18 @@ std::shared_ptr<Stream> Driver::new_stream(Context* context, unsigned flags, int
 
 void Driver::start_context(Context* context) {
   context->alive = true;
-  context->sticky = CUDA_SUCCESS;
+  context->sticky = context->gpu->lost;
   context->id = next_id++;
   context->legacy = new_stream(context, CU_STREAM_DEFAULT, 0);
   context->legacy->legacy = true;
+}
+
+void Driver::lose(Gpu* gpu, CUresult code) {
+  if (gpu->lost != CUDA_SUCCESS) return;
+  gpu->lost = code;
+  for (const auto& [handle, context] : contexts) {
+    if (context->gpu == gpu) context->sticky = code;
+  }
 }
 
 void Driver::end_context(Context* context) {

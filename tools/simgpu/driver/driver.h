@@ -79,8 +79,10 @@ struct Driver {
     return known ? gpus[static_cast<std::size_t>(ordinal)].get() : nullptr;
   }
   std::shared_ptr<Stream> new_stream(Context* context, unsigned flags, int priority);
-  /// Makes a context ready for use: its default streams.
+  /// Makes a context ready for use: its default streams. On a device that is lost it is lost from the start.
   void start_context(Context* context);
+  /// An error of queued work has ended all contexts of the device in this process; the first error counts.
+  void lose(Gpu* gpu, CUresult code);
   /// Drains the context and frees what belongs to it.
   void end_context(Context* context);
   /// The stream that a handle names in this context; null if it names none. A null handle is the default

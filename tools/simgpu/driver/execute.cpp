@@ -50,7 +50,7 @@ std::string matching_parameter(const Launch& launch, const Fault& fault) {
 std::string touch_text(const std::string& who, TouchResult touch, std::uint64_t address) {
   const std::string where = hex(address) + ", " + driver()->describe(address);
   if (!refused(touch)) return "illegal address: " + who + " " + where;
-  return refusal(touch, who + " " + where + ", for the first time, and its context is lost");
+  return refusal(touch, who + " " + where + ", for the first time, and the device is lost to this process");
 }
 
 /// A touch that the system refused is none of the program's mistakes: "an OS call failed" (cuda.h).
@@ -69,7 +69,7 @@ std::string fault_text(const std::string& who, const Fault& fault) {
 }
 
 void fail(const Stream& stream, const std::string& text, CUresult code) {
-  if (stream.context->sticky == CUDA_SUCCESS) stream.context->sticky = code;
+  driver()->lose(stream.context->gpu, code);
   report_error(text);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "tools/simgpu/driver/context.h"
+#include "tools/simgpu/driver/cuda_api.h"
 #include "tools/simgpu/driver/physical.h"
 #include "tools/simgpu/machine/machine_file.h"
 
@@ -23,6 +24,9 @@ struct Gpu {
   const DeviceConfig& config;
   PhysicalMemory physical;
   Context primary;
+  /// Once an error has ended a context of this process on the device: all of them return it, and no new one
+  /// begins.
+  CUresult lost = CUDA_SUCCESS;
   Pool* default_pool = nullptr;
   Pool* current_pool = nullptr;  ///< what cuMemAllocAsync takes memory from
   Pool* graph_pool = nullptr;    ///< the memory of graphs; null until there is some

@@ -51,28 +51,6 @@ Process& process() {
   return *made;
 }
 
-/// The documentation of these codes says that every later call of the process returns them.
-bool is_sticky(cudaError_t error) {
-  switch (error) {
-    case cudaErrorContained:
-    case cudaErrorIllegalAddress:
-    case cudaErrorLaunchTimeout:
-    case cudaErrorAssert:
-    case cudaErrorHardwareStackError:
-    case cudaErrorIllegalInstruction:
-    case cudaErrorMisalignedAddress:
-    case cudaErrorInvalidAddressSpace:
-    case cudaErrorInvalidPc:
-    case cudaErrorLaunchFailure:
-    case cudaErrorTensorMemoryLeak:
-    case cudaErrorMpsClientTerminated:
-    case cudaErrorExternalDevice:
-      return true;
-    default:
-      return false;
-  }
-}
-
 }  // namespace
 
 const DriverTable* driver(bool per_thread, cudaError_t* why) noexcept {
@@ -153,7 +131,6 @@ CUresult reset_device(const DriverTable& d) noexcept {
   if (current == primary) d.cuCtxSetCurrent(nullptr);
   t_thread.context = nullptr;
   t_thread.bound = false;
-  if (is_sticky(t_thread.last_error)) t_thread.last_error = cudaSuccess;
   return CUDA_SUCCESS;
 }
 
@@ -186,7 +163,7 @@ cudaError_t finish(cudaError_t error) noexcept {
 
 cudaError_t last_error(bool clear) noexcept {
   const cudaError_t error = t_thread.last_error;
-  if (clear && !is_sticky(error)) t_thread.last_error = cudaSuccess;
+  if (clear) t_thread.last_error = cudaSuccess;
   return error;
 }
 
