@@ -62,9 +62,15 @@ enum class EventHandle : std::uint64_t {};
 /// The device as the runtime sees it: everything that residency needs and nothing else. Implemented over the
 /// CUDA driver (allocator/cuda) and in memory for tests (tests/fakes); one contract suite judges both.
 ///
-/// Rules are those of the driver API's virtual memory management: a mapping covers a whole handle (offset 0),
-/// an unmap covers whole mappings, a new mapping has no access until set_access, and nothing here waits for
-/// device work unless it says so (unmap does not).
+/// Rules are those of the driver API's virtual memory management: a mapping covers a whole handle (offset 0)
+/// and goes into a reservation, an unmap covers whole mappings, a new mapping has no access until set_access,
+/// and nothing here waits for device work unless it says so (unmap does not). Drivers do not refuse
+/// everything that breaks these rules, so nobody may count on a refusal: a mapping past the end of its
+/// reservation, access for a range with a gap, an unmap where nothing is mapped and a mapping of a handle
+/// that is destroyed but still mapped were all seen to succeed (docs/reference/hardware).
+///
+/// After an error of device work (an illegal address, say) the device is lost to the whole process, whichever
+/// context the work was in: nothing here works again.
 ///
 /// Thread-safe; every call may fail; no call throws. Callers hold no spinlock across a call.
 class Device {

@@ -184,6 +184,8 @@ Status FakeDevice::map(DevicePtr at, Bytes size, PhysicalHandle handle) noexcept
 Status FakeDevice::unmap(DevicePtr at, Bytes size) noexcept {
   const Lock lock(mutex_);
   if (const Status early = enter("unmap"); !early.ok()) return early;
+  // A driver says nothing; whoever does it has lost count of what is mapped.
+  if (memory_.is_bare(at, size)) errors_.push_back("unmap where nothing is mapped: " + range_text(at, size));
   return memory_.unmap(at, size);
 }
 

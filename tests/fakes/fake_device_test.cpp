@@ -147,6 +147,25 @@ TEST_CASE("fake device: the legacy stream is ordered with blocking streams and w
   REQUIRE(other_results == std::set<std::uint8_t>{1, 2});
 }
 
+TEST_CASE("fake device: unmapping where nothing is mapped succeeds, as in a driver, and is noted") {
+  Mapped m;
+  REQUIRE(m.device.unmap(m.base, MiB(2)).ok());
+  REQUIRE(m.device.errors().empty());
+  REQUIRE(m.device.unmap(m.base, MiB(2)).ok());
+  REQUIRE(m.device.errors().size() == 1);
+  REQUIRE(m.device.errors()[0].find("unmap where nothing is mapped: 0x") == 0);
+}
+
+TEST_CASE("fake device: a destroyed handle names its memory while that is mapped") {
+  Mapped m;
+  const auto elsewhere = m.device.reserve(MiB(2));
+  REQUIRE(m.device.destroy(m.handle).ok());
+  REQUIRE(m.device.map(*elsewhere, MiB(2), m.handle).ok());
+  REQUIRE(m.device.unmap(*elsewhere, MiB(2)).ok());
+  REQUIRE(m.device.unmap(m.base, MiB(2)).ok());
+  REQUIRE_FALSE(m.device.map(m.base, MiB(2), m.handle).ok());
+}
+
 TEST_CASE("fake device: memory is charged until neither handle nor mapping holds it") {
   Mapped m;
   REQUIRE(m.device.in_use() == MiB(2));

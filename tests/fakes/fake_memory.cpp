@@ -2,18 +2,21 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace tidepool::fakes {
 
 using runtime::DevicePtr;
 using runtime::DeviceResult;
 using runtime::kInvalidValue;
+using runtime::kNotSupported;
 using runtime::kOk;
 using runtime::kOutOfMemory;
 using runtime::PhysicalHandle;
 using runtime::Status;
 
-FakeMemory::Physical::Physical(FakeMemory* memory, Bytes size, std::uint64_t number) : owner(memory) {
+FakeMemory::Physical::Physical(FakeMemory* memory, Bytes size, std::uint64_t handle)
+    : owner(memory), number(handle) {
   bytes.resize(size.count(), static_cast<std::byte>(0xA0 + number % 32));
   owner->in_use_ += size;
   owner->peak_ = std::max(owner->peak_, owner->in_use_);
@@ -51,6 +54,24 @@ bool FakeMemory::covered_exactly(std::uint64_t base, std::uint64_t size) const {
   return position - base == size;
 }
 
+bool FakeMemory::is_bare(DevicePtr at, Bytes size) const {
+  const std::uint64_t base = at.address();
+  if (!is_aligned(base) || !is_aligned(size.count()) || size.count() == 0) return false;
+  if (!inside_reservation(base, size.count())) return false;
+  const auto next = mappings_.lower_bound(base);
+  return mapping_of(base) == mappings_.end() &&
+         (next == mappings_.end() || next->first - base >= size.count());
+}
+
+std::shared_ptr<FakeMemory::Physical> FakeMemory::physical_of(std::uint64_t handle) const {
+  const auto held = handles_.find(handle);
+  if (held != handles_.end()) return held->second;
+  for (const auto& [base, mapping] : mappings_) {
+    if (mapping.physical->number == handle) return mapping.physical;
+  }
+  return nullptr;
+}
+
 DeviceResult<DevicePtr> FakeMemory::reserve(Bytes size) {
   if (size.count() == 0 || !is_aligned(size.count())) return Err{kInvalidValue};
   const std::uint64_t base = next_address_;
@@ -82,18 +103,21 @@ Status FakeMemory::destroy(PhysicalHandle handle) {
 }
 
 Status FakeMemory::map(DevicePtr at, Bytes size, PhysicalHandle handle) {
-  const auto physical = handles_.find(static_cast<std::uint64_t>(handle));
-  if (physical == handles_.end() || physical->second->bytes.size() != size.count()) return kInvalidValue;
+  auto physical = physical_of(static_cast<std::uint64_t>(handle));
+  if (physical == nullptr || size.count() > physical->bytes.size()) return kInvalidValue;
+  if (size.count() != physical->bytes.size()) return kNotSupported;
   if (!is_aligned(at.address()) || !inside_reservation(at.address(), size.count())) return kInvalidValue;
   const auto next = mappings_.lower_bound(at.address());
   const bool overlaps_next = next != mappings_.end() && next->first - at.address() < size.count();
   if (overlaps_next || mapping_of(at.address()) != mappings_.end()) return kInvalidValue;
-  mappings_.emplace(at.address(), Mapping{size.count(), physical->second, false});
+  mappings_.emplace(at.address(), Mapping{size.count(), std::move(physical), false});
   return kOk;
 }
 
 Status FakeMemory::unmap(DevicePtr at, Bytes size) {
-  if (size.count() == 0 || !covered_exactly(at.address(), size.count())) return kInvalidValue;
+  if (size.count() == 0) return kInvalidValue;
+  if (is_bare(at, size)) return kOk;
+  if (!covered_exactly(at.address(), size.count())) return kInvalidValue;
   mappings_.erase(mappings_.lower_bound(at.address()), mappings_.lower_bound(at.address() + size.count()));
   return kOk;
 }

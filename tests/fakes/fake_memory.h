@@ -28,6 +28,9 @@ class FakeMemory {
   [[nodiscard]] runtime::Status unmap(runtime::DevicePtr at, Bytes size);
   [[nodiscard]] runtime::Status set_access(runtime::DevicePtr at, Bytes size);
 
+  /// True inside a reservation where nothing is mapped: drivers let that be unmapped, too.
+  [[nodiscard]] bool is_bare(runtime::DevicePtr at, Bytes size) const;
+
   /// Copies into or out of device memory now. False: some byte is not mapped with access, nothing is copied.
   [[nodiscard]] bool read(runtime::DevicePtr at, void* out, Bytes size) const;
   [[nodiscard]] bool write(runtime::DevicePtr at, const void* in, Bytes size);
@@ -41,8 +44,9 @@ class FakeMemory {
  private:
   struct Physical {
     FakeMemory* owner;
+    std::uint64_t number;  ///< its handle
     std::vector<std::byte> bytes;
-    Physical(FakeMemory* memory, Bytes size, std::uint64_t number);
+    Physical(FakeMemory* memory, Bytes size, std::uint64_t handle);
     Physical(const Physical&) = delete;
     Physical& operator=(const Physical&) = delete;
     ~Physical();
@@ -58,6 +62,8 @@ class FakeMemory {
   [[nodiscard]] bool inside_reservation(std::uint64_t base, std::uint64_t size) const;
   /// True where whole mappings cover [base, base + size) exactly.
   [[nodiscard]] bool covered_exactly(std::uint64_t base, std::uint64_t size) const;
+  /// What a handle names, which is its memory also after its destruction while that is mapped; or null.
+  [[nodiscard]] std::shared_ptr<Physical> physical_of(std::uint64_t handle) const;
   [[nodiscard]] Mappings::const_iterator mapping_of(std::uint64_t address) const;
   /// Calls f(bytes of the mapping, count) along the range; false where the range is not all accessible.
   template <class F>

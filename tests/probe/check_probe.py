@@ -42,6 +42,7 @@ def check_vmm(runner):
     assert out.value("unmap_over_several_mappings") is True
     assert out.value("map_smaller_than_handle") is False
     assert out.value("map_from_inside_handle") is False
+    assert out.value("set_access_over_unmapped_gap") is True
     assert out.value("granularity_minimum") == 2 << 20
 
 

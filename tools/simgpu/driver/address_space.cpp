@@ -263,18 +263,19 @@ CUresult AddressSpace::map(std::uint64_t base, Physical* physical, bool plain) {
   return CUDA_SUCCESS;
 }
 
-bool AddressSpace::whole_mappings(std::uint64_t base, std::uint64_t size, bool plain) const {
+bool AddressSpace::whole_mappings(std::uint64_t base, std::uint64_t size, bool plain, Gaps gaps) const {
   const std::uint64_t end = base + size;
   std::uint64_t at = base;
   for (auto it = mappings_.find(base); at < end; ++it) {
-    if (it == mappings_.end() || it->first != at || it->second.physical->plain != plain) return false;
-    at += it->second.size;
+    if (it == mappings_.end() || it->second.physical->plain != plain) return false;
+    if (gaps == Gaps::kRefused && it->first != at) return false;
+    at = it->first + it->second.size;
   }
   return size != 0 && at == end;
 }
 
 CUresult AddressSpace::unmap(std::uint64_t base, std::uint64_t size, bool plain) {
-  if (!whole_mappings(base, size, plain)) return CUDA_ERROR_INVALID_VALUE;
+  if (!whole_mappings(base, size, plain, Gaps::kRefused)) return CUDA_ERROR_INVALID_VALUE;
   const Replaced replaced = replace(base, size, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (replaced == Replaced::kKept) {
     report_no_mapping("device memory was not unmapped");
@@ -293,7 +294,7 @@ unsigned Mapping::strongest() const {
 
 CUresult AddressSpace::set_access(std::uint64_t base, std::uint64_t size, int ordinal,
                                   unsigned long long access, bool plain) {
-  if (!whole_mappings(base, size, plain)) return CUDA_ERROR_INVALID_VALUE;
+  if (!whole_mappings(base, size, plain, Gaps::kAllowed)) return CUDA_ERROR_INVALID_VALUE;
   const auto end_of_range = [&](const auto& it) { return it == mappings_.end() || it->first >= base + size; };
   std::vector<std::uint8_t> before;
   for (auto it = mappings_.find(base); !end_of_range(it); ++it) {
@@ -370,6 +371,20 @@ const Mapping* AddressSpace::mapping_at(std::uint64_t address) const {
 
 const Reservation* AddressSpace::reservation_at(std::uint64_t address) const {
   return range_at(reservations_, address);
+}
+
+Physical* AddressSpace::mapped_memory(std::uint64_t id) const {
+  for (const auto& [base, mapping] : mappings_) {
+    if (mapping.physical->id == id && !mapping.physical->plain) return mapping.physical;
+  }
+  return nullptr;
+}
+
+bool AddressSpace::is_bare(std::uint64_t base, std::uint64_t size) const {
+  const Reservation* r = reservation_at(base);
+  if (r == nullptr || r->plain || size == 0 || size > r->base + r->size - base) return false;
+  const auto next = mappings_.lower_bound(base);
+  return mapping_at(base) == nullptr && (next == mappings_.end() || next->first >= base + size);
 }
 
 bool AddressSpace::mapped(std::uint64_t address, std::uint64_t bytes) const {

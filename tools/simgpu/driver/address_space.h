@@ -53,8 +53,8 @@ class AddressSpace {
   CUresult map(std::uint64_t base, Physical* physical, bool plain);
   /// Removes one or several whole neighbouring mappings. Does not wait for any work.
   CUresult unmap(std::uint64_t base, std::uint64_t size, bool plain);
-  /// Sets a device's access to one or several whole neighbouring mappings; of all or, where the system
-  /// refuses, of none.
+  /// Sets a device's access to the whole mappings between the first and the last byte, which are mapped; of
+  /// all or, where the system refuses, of none.
   CUresult set_access(std::uint64_t base, std::uint64_t size, int ordinal, unsigned long long access,
                       bool plain);
 
@@ -74,6 +74,10 @@ class AddressSpace {
   /// Null where nothing is mapped or reserved.
   [[nodiscard]] const Mapping* mapping_at(std::uint64_t address) const;
   [[nodiscard]] const Reservation* reservation_at(std::uint64_t address) const;
+  /// The memory of this id, if it is mapped anywhere.
+  [[nodiscard]] Physical* mapped_memory(std::uint64_t id) const;
+  /// True if all of it lies in one reservation of the program's, and nothing is mapped there.
+  [[nodiscard]] bool is_bare(std::uint64_t base, std::uint64_t size) const;
   /// True if every byte is mapped, with any access.
   [[nodiscard]] bool mapped(std::uint64_t address, std::uint64_t bytes) const;
 
@@ -88,7 +92,8 @@ class AddressSpace {
   bool close_holes(std::uint64_t base, std::uint64_t bytes);
   bool take(std::uint64_t base, std::uint64_t extent);
   bool place(std::uint64_t extent, std::uint64_t alignment, std::uint64_t* out);
-  bool whole_mappings(std::uint64_t base, std::uint64_t size, bool plain) const;
+  enum class Gaps : bool { kRefused, kAllowed };
+  bool whole_mappings(std::uint64_t base, std::uint64_t size, bool plain, Gaps gaps) const;
   bool room_for_one_more();
 
   std::map<std::uint64_t, Reservation> reservations_;

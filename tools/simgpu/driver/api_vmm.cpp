@@ -13,6 +13,12 @@ Physical* find_handle(Driver& d, CUmemGenericAllocationHandle handle) {
   return it == d.handles.end() ? nullptr : it->second;
 }
 
+/// The memory that a handle names to cuMemMap: a released handle goes on naming it while it is mapped.
+Physical* find_for_map(Driver& d, CUmemGenericAllocationHandle handle) {
+  Physical* physical = find_handle(d, handle);
+  return physical != nullptr ? physical : d.space.mapped_memory(handle);
+}
+
 /// Only memory of a device can be created so far; everything else is refused, not imitated.
 CUresult check_properties(const Driver& d, const CUmemAllocationProp* prop) {
   if (prop == nullptr || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
@@ -76,15 +82,18 @@ SIMGPU_API(cuMemMap,
            (CUdeviceptr base, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
             unsigned long long flags),
            base, size, offset, handle, flags) {
-  Physical* physical = find_handle(d, handle);
-  if (physical == nullptr || flags != 0 || offset != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (!aligned(base) || size != physical->size) return CUDA_ERROR_INVALID_VALUE;
+  Physical* physical = find_for_map(d, handle);
+  if (physical == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!aligned(base) || !aligned(size) || !aligned(offset)) return CUDA_ERROR_INVALID_VALUE;
+  if (size > physical->size) return CUDA_ERROR_INVALID_VALUE;
+  if (size != physical->size || offset != 0) return CUDA_ERROR_NOT_SUPPORTED;
   const CUresult result = d.space.map(base, physical, false);
   if (result == CUDA_SUCCESS) d.program.allocated(base, size);
   return result;
 }
 
 SIMGPU_API(cuMemUnmap, (CUdeviceptr base, size_t size), base, size) {
+  if (aligned(base) && aligned(size) && d.space.is_bare(base, size)) return CUDA_SUCCESS;
   const Mapping* mapping = d.space.mapping_at(base);
   if (mapping == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const DeviceConfig& config = d.gpu_at(mapping->physical->memory->ordinal())->config;
