@@ -315,8 +315,12 @@ CASE("occupancy.shared_memory_left_is_told", OCCUPANCY "cuOccupancyAvailableDyna
   const int most = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
   OK(CU(cuFuncSetAttribute)(function_of(kFill), CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most));
   OK(CU(cuOccupancyAvailableDynamicSMemPerBlock)(&bytes, function_of(kFill), 2, 64));
-  EXPECT(bytes > 0);
-  EXPECT(active_blocks(kFill, 64, bytes) >= 2);
+  // What the system keeps of each block's shared memory is not taken off (cuda_occupancy.h does not, either).
+  const auto kept = static_cast<std::size_t>(attribute(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK));
+  remark(std::to_string(bytes) + " bytes are told for 2 blocks, of which " + std::to_string(kept) +
+         " are kept; with all of them " + std::to_string(active_blocks(kFill, 64, bytes)) + " blocks fit");
+  EXPECT(bytes > kept);
+  EXPECT(active_blocks(kFill, 64, bytes - kept) >= 2);
 }
 
 CASE("occupancy.the_runtime_says_the_same", "CUDA Runtime API, Occupancy") {

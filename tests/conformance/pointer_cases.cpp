@@ -12,12 +12,27 @@ namespace {
 template <class T>
 T told(CUpointer_attribute which, CUdeviceptr address) {
   T value{};
-  OK(CU(cuPointerGetAttribute)(&value, which, address));
+  const CUresult result = CU(cuPointerGetAttribute)(&value, which, address);
+  if (result != CUDA_SUCCESS) {
+    fail(__FILE__, __LINE__,
+         "attribute " + std::to_string(which) + " gives " + std::to_string(result) + ", not success");
+  }
   return value;
 }
 
 CUdeviceptr address_of(const void* pointer) {
   return reinterpret_cast<CUdeviceptr>(pointer);
+}
+
+/// Expects that an address of a reservation without memory is not called mapped. The documentation names the
+/// value 0; drivers have been seen that refuse the question.
+void expect_unmapped(CUdeviceptr address) {
+  int mapped = 0;
+  REFUSES(REMARK(CU(cuPointerGetAttribute)(&mapped, CU_POINTER_ATTRIBUTE_MAPPED, address)), CUDA_SUCCESS,
+          CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(mapped, 0);
+  CUdeviceptr start = 0;
+  REMARK(CU(cuPointerGetAttribute)(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address));
 }
 
 }  // namespace
@@ -79,13 +94,26 @@ CASE("pointer.several_at_once_never_fail_for_the_address", POINTER "cuPointerGet
   unsigned local = 0;
   unsigned type = 99;
   CUdeviceptr device = 99;
-  void* host = &local;
+  static unsigned kUntold = 0;
+  void* host = &kUntold;
   std::array<CUpointer_attribute, 3> which{CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                            CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
                                            CU_POINTER_ATTRIBUTE_HOST_POINTER};
   std::array<void*, 3> data{&type, &device, &host};
   OK(CU(cuPointerGetAttributes)(3, which.data(), data.data(), address_of(&local)));
-  EXPECT(type == 0 && device == 0 && host == nullptr);
+  const auto say = [&](const char* name, bool none, bool itself, bool kept) {
+    remark(std::string(name) + (none     ? " is none"
+                                : itself ? " is the address"
+                                : kept   ? " is kept"
+                                         : " is else"));
+  };
+  const int pageable = attribute(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS);
+  remark("pageable memory access is " + std::to_string(pageable) + "; type is " + std::to_string(type));
+  say("device pointer", device == 0, device == address_of(&local), device == 99);
+  say("host pointer", host == nullptr, host == &local, host == &kUntold);
+  // Where kernels can use any memory of the host, its address is an address of the device.
+  const bool usable = pageable != 0 && device == address_of(&local) && host == &local;
+  EXPECT(usable || (type == 0 && device == 0 && host == nullptr));
   const CUdeviceptr memory = allocate(kMiB);
   host = &local;
   OK(CU(cuPointerGetAttributes)(3, which.data(), data.data(), memory));
@@ -136,9 +164,9 @@ CASE("pointer.only_mapped_addresses_are_mapped",
   const CUdeviceptr base = reserve(2 * unit);
   map_memory(base, unit, create_memory(unit));
   EXPECT_EQ(told<int>(CU_POINTER_ATTRIBUTE_MAPPED, base + 5), 1);
-  EXPECT_EQ(told<int>(CU_POINTER_ATTRIBUTE_MAPPED, base + unit + 5), 0);
+  expect_unmapped(base + unit + 5);
   OK(CU(cuMemUnmap)(base, unit));
-  EXPECT_EQ(told<int>(CU_POINTER_ATTRIBUTE_MAPPED, base + 5), 0);
+  expect_unmapped(base + 5);
 }
 
 CASE("pointer.mapped_memory_is_device_memory", POINTER "cuPointerGetAttribute") {

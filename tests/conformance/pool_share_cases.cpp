@@ -1,5 +1,7 @@
 // Memory pools shared between processes.
 
+#include <unistd.h>
+
 #include <cstdint>
 
 #include "tests/conformance/device.h"
@@ -50,9 +52,10 @@ void offer(const Partner::Channel& channel, unsigned first) {
   OK(CU(cuMemAllocFromPoolAsync)(&memory, 4 * kMiB, pool, stream));
   fill(memory, 1000, first, stream);
   OK(CU(cuStreamSynchronize)(stream));
+  const int descriptor = export_pool(pool);  // only a pool that is shared already shares what is in it
   CUmemPoolPtrExportData data{};
   OK(CU(cuMemPoolExportPointer)(&data, memory));
-  channel.send_descriptor(export_pool(pool));
+  channel.send_descriptor(descriptor);
   channel.send(data);
   channel.receive<int>();
   EXPECT_WORDS(memory, 1000, first + 1);
@@ -104,6 +107,19 @@ CASE("pool_share.an_imported_pool_gives_no_memory", POOL "cuMemPoolImportFromSha
   partner.channel().send(CUmemPoolPtrExportData{});
   partner.channel().receive<int>();
   partner.join();
+}
+
+CASE("pool_share.memory_of_a_pool_that_is_not_shared_yet_has_no_export_data", POOL "cuMemPoolExportPointer") {
+  prepare();
+  const CUmemoryPool pool = make_pool(kDescriptor);
+  const CUstream stream = make_stream();
+  CUdeviceptr memory = 0;
+  OK(CU(cuMemAllocFromPoolAsync)(&memory, kMiB, pool, stream));
+  OK(CU(cuStreamSynchronize)(stream));
+  CUmemPoolPtrExportData data{};
+  REFUSES(CU(cuMemPoolExportPointer)(&data, memory), CUDA_ERROR_INVALID_VALUE);
+  ::close(export_pool(pool));
+  OK(CU(cuMemPoolExportPointer)(&data, memory));
 }
 
 CASE("pool_share.memory_of_no_pool_has_no_export_data", POOL "cuMemPoolExportPointer") {

@@ -159,7 +159,7 @@ TEST_CASE("graph memory: graphs with such nodes are neither cloned, cut, put int
     CUgraph clone = nullptr;
     CUgraphNode child = nullptr;
     CUgraphExec second = nullptr;
-    EXPECT_RESULT(cuGraphClone(&clone, graph), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_RESULT(cuGraphClone(&clone, graph), CUDA_ERROR_NOT_SUPPORTED);
     EXPECT_RESULT(cuGraphDestroyNode(b), CUDA_ERROR_INVALID_VALUE);
     EXPECT_RESULT(cuGraphRemoveDependencies(graph, &a, &b, nullptr, 1), CUDA_ERROR_INVALID_VALUE);
     EXPECT_RESULT(cuGraphAddChildGraphNode(&child, new_graph(), nullptr, 0, graph), CUDA_ERROR_INVALID_VALUE);

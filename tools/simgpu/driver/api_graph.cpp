@@ -103,7 +103,8 @@ SIMGPU_API(cuGraphDestroy, (CUgraph handle), handle) {
 
 SIMGPU_API(cuGraphClone, (CUgraph * out, CUgraph handle), out, handle) {
   const Graph* graph = Graph::find(handle);
-  if (out == nullptr || graph == nullptr || graph->has_memory_nodes()) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr || graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (graph->has_memory_nodes()) return CUDA_ERROR_NOT_SUPPORTED;
   *out = graphs().own(graph->clone());
   return CUDA_SUCCESS;
 }

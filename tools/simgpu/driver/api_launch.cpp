@@ -160,7 +160,8 @@ SIMGPU_API_CONTEXT(cuOccupancyAvailableDynamicSMemPerBlock,
   if (bytes == nullptr || blocks <= 0 || threads <= 0) return CUDA_ERROR_INVALID_VALUE;
   const CapabilityLimits& c = limits_of(context.gpu->config);
   if (blocks > c.blocks_per_sm) return CUDA_ERROR_INVALID_VALUE;
-  *bytes = static_cast<std::size_t>(c.shared_per_sm / blocks - c.reserved_per_block);
+  // As in cuda_occupancy.h: what the system takes of each block's is not taken off.
+  *bytes = static_cast<std::size_t>(std::min(c.shared_per_sm / blocks, c.shared_per_block));
   return CUDA_SUCCESS;
 }
 

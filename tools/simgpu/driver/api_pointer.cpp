@@ -62,11 +62,9 @@ CUresult attribute_of(Driver& d, const Context& context, void* out, CUpointer_at
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-    case CU_POINTER_ATTRIBUTE_MAPPED:
       // A reservation is told whole, also where something is mapped in it: the mapping is what
       // cuMemGetAddressRange tells.
       if (const Reservation* r = d.space.reservation_at(address); r != nullptr && (k.vmm || !known)) {
-        if (attribute == CU_POINTER_ATTRIBUTE_MAPPED) return put<int>(out, k.vmm ? 1 : 0);
         return attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE ? put<std::size_t>(out, r->size)
                                                             : put<CUdeviceptr>(out, r->base);
       }

@@ -55,6 +55,7 @@ SIMGPU_API(cuMemPoolExportToShareableHandle,
     if (descriptor >= 0) ::close(descriptor);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  pool.share();
   *static_cast<int*>(out) = descriptor;
   return CUDA_SUCCESS;
 }
@@ -88,7 +89,7 @@ SIMGPU_API(cuMemPoolImportFromShareableHandle,
 SIMGPU_API(cuMemPoolExportPointer, (CUmemPoolPtrExportData * out, CUdeviceptr address), out, address) {
   const PlainBlock* block = d.heap.block_at(address);
   if (out == nullptr || block == nullptr || block->pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (block->pool->props().handleTypes == CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_INVALID_VALUE;
+  if (!block->pool->shared()) return CUDA_ERROR_INVALID_VALUE;
   const Mapping& mapping = *d.space.mapping_at(block->base);
   PieceName name{};
   name.magic = PieceName::kMagic;

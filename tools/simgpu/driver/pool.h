@@ -40,6 +40,9 @@ class Pool : public std::enable_shared_from_this<Pool> {
   /// None: the pool is this process's own.
   [[nodiscard]] const std::optional<Origin>& origin() const { return origin_; }
   [[nodiscard]] bool imported() const { return origin_.has_value(); }
+  /// A handle of it has been given to others.
+  void share() { shared_ = true; }
+  [[nodiscard]] bool shared() const { return shared_; }
 
   /// A piece for work that is queued in `stream` from now on; queues the operation that makes it usable.
   CUresult allocate(std::uint64_t size, Context* owner, const std::shared_ptr<Stream>& stream,
@@ -118,6 +121,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
   Gpu& gpu_;
   const CUmemPoolProps props_;
   std::optional<Origin> origin_;
+  bool shared_ = false;
   std::map<std::uint64_t, Chunk> chunks_;
   std::map<std::uint64_t, Touchable> touchable_;  ///< by address: pieces that work may touch now
   std::array<CUmemAccess_flags, MachineConfig::kMaxDevices> access_{};
