@@ -6,6 +6,7 @@
 import json
 import os
 import platform
+import re
 import resource
 import subprocess
 import sys
@@ -60,7 +61,8 @@ def main():
     say("date", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()), when)
     if when == "before":
         say("code", first_line(Path(__file__).parent / "carried_version.txt") or "not carried: see git", when)
-        say("kernel", f"{platform.system()} {platform.release()} {platform.machine()}", when)
+        release = re.match(r"[\d.]*", platform.release()).group()  # what a builder calls it says nothing to others
+        say("kernel", f"{platform.system()} {release} {platform.machine()}", when)
         say("processor", field_of("/proc/cpuinfo", "model name"), when)
         say("processors", len(os.sched_getaffinity(0)), when)
         say("memory", field_of("/proc/meminfo", "MemTotal"), when)

@@ -10,6 +10,7 @@ that was cut off has no "end" line; its last line may be torn: both are said, an
 import argparse
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -19,6 +20,21 @@ LONGEST = 160
 SCALES = {"ns": ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns")),
           "B/s": ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1, "B/s")),
           "bytes": ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))}
+
+
+# Where this repository lay on the machine that built or ran, in front of one of its folders.
+OF_A_MACHINE = re.compile(r"(?<![\w.])/(?:[\w.+@-]+/)+(?=(?:allocator|planner|shim|tests|tools)/)")
+
+
+def without_machine_paths(value):
+    """The same with "tests/x.cpp:3" for "/some/where/tidepool/tests/x.cpp:3"."""
+    if isinstance(value, str):
+        return OF_A_MACHINE.sub("", value)
+    if isinstance(value, list):
+        return [without_machine_paths(entry) for entry in value]
+    if isinstance(value, dict):
+        return {key: without_machine_paths(entry) for key, entry in value.items()}
+    return value
 
 
 def read_section(path):
@@ -146,7 +162,7 @@ def main():
         known = [start["simulated"] for start in starts if start.get("simulated") is not None]
         merged = {"schema": "tidepool.probe.merged/1",
                   "simulated": any(known) if known else None,
-                  "sections": {name: records for name, (records, _) in sections.items()}}
+                  "sections": {name: without_machine_paths(records) for name, (records, _) in sections.items()}}
         try:
             Path(arguments.merge).write_text(json.dumps(merged, indent=1) + "\n", encoding="utf-8")
         except OSError as error:

@@ -57,6 +57,15 @@ class ReadProbe(unittest.TestCase):
         self.assertIsNone(json.loads(merged.read_text())["simulated"])
         self.assertEqual(list(read_probe.read_folder(merged)), ["doors", "vmm"])
 
+    def test_what_is_merged_names_no_folder_of_the_machine(self):
+        self.write("conformance", {"section": "conformance", "kind": "answer", "name": "a case", "value": "failed",
+                                   "detail": "/some/where/tide.pool/tests/contract/a_test.cpp:65: FAILED: / with /usr/lib/libcuda.so"})
+        merged = Path(self.folder.name) / "merged.json"
+        sys.argv = ["read_probe", self.folder.name, "--quiet", "--merge", str(merged)]
+        self.assertEqual(read_probe.main(), 0)
+        (record,) = json.loads(merged.read_text())["sections"]["conformance"]
+        self.assertEqual(record["detail"], "tests/contract/a_test.cpp:65: FAILED: / with /usr/lib/libcuda.so")
+
     def test_a_second_run_that_was_cut_off_is_not_hidden_by_the_first(self):
         start = {"section": "launch", "kind": "start", "device": "a card", "simulated": False}
         self.write("launch", start, {"section": "launch", "kind": "end", "seconds": 1}, start)

@@ -175,11 +175,12 @@ def table(cases, results, hardware):
         "Each case of the [conformance suite](../../tests/conformance/README.md) cites the section of the CUDA",
         "documentation that it tests. It is worth something if it notices at least one",
         "[mutant](../../tests/mutants/README.md) of the simulated device, or has run on hardware; a case with neither is",
-        "*unverified*.",
+        "*unverified*. The verdict on hardware is that of the latest visit: a case that failed there and was corrected",
+        "keeps it until the next.",
         "",
         f"{len(cases)} cases; {len(results.mutants)} mutants, of which {len(caught)} are noticed; "
         f"{len(cases) - len(unverified)} cases verified, {len(unverified)} unverified; "
-        f"{len(hardware)} with a result on hardware.",
+        f"{sum(case['case'] in hardware for case in cases)} with a result on hardware.",
         "",
         "Unverified: " + (", ".join(f"`{name}`" for name in unverified) or "none") + ".",
         "",

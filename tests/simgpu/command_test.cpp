@@ -124,7 +124,7 @@ TEST_CASE("command: profiles, reports and traces that cannot be used are known b
     REQUIRE(o.err == "simgpu: error: " + line + "; nothing was run\n");
     REQUIRE(names_in(folder.path()).empty());
   };
-  const std::string known = "known: a100 h100 rtx3060 rtx4090 t4, or a file of your own (name.toml)";
+  const std::string known = "known: a100 h100 h200 rtx3060 rtx4090 t4, or a file of your own (name.toml)";
   refused({"--device", "h10"}, "--device: unknown device h10 (did you mean 'h100'?); " + known);
   refused({"--device="}, "--device: unknown device ''; " + known);
   refused({"--device", "./none.toml"}, "--device: ./none.toml: no such device profile; " + known);

@@ -180,7 +180,7 @@ TEST_CASE("device profile: files and names are found, or it is said what there i
 TEST_CASE("device profile: those that come with the project are good") {
   const std::string folder = tidepool::test::built("share/tidepool/profiles");
   const auto names = device_profile_names(folder);
-  REQUIRE(names == std::vector<std::string>{"a100", "h100", "rtx3060", "rtx4090", "t4"});
+  REQUIRE(names == std::vector<std::string>{"a100", "h100", "h200", "rtx3060", "rtx4090", "t4"});
   for (const std::string& name : names) {
     const auto profile = load_device_profile(name, folder);
     INFO((profile ? name : profile.error().text));
