@@ -149,11 +149,16 @@ Status SlabHeap::add_slab(Domain& domain) noexcept {
   Slab* const slab = unused_slab();
   if (slab == nullptr) return residency_.refuse(Arena::kChunk);
   Status status = kOk;
-  const DeviceResult<BlockId> id = residency_.new_block(Arena::kChunk, Arena::kChunk);
+  DeviceResult<BlockId> id = residency_.take_freed(Arena::kChunk, Arena::kChunk, streams_.at(domain.stream));
+  if (*id == kNoBlock) id = residency_.new_block(Arena::kChunk, Arena::kChunk);
+  // Work of the domain's own stream that may still be on its way to memory it has freed.
+  Use pending;
   if (!id.ok()) {
     status = residency_.refuse(Arena::kChunk);
-  } else if (status = residency_.keep({&*id, 1}, "small allocations"); !status.ok()) {
-    (void)residency_.free(*id, Use());
+  } else {
+    pending = Use::from_raw(arena_.block(*id).uses[0].load(std::memory_order_acquire));
+    status = residency_.keep({&*id, 1}, "small allocations");
+    if (!status.ok()) (void)residency_.free(*id, pending);
   }
   if (!status.ok()) {
     const std::lock_guard guard(unused_lock_);
@@ -162,7 +167,7 @@ Status SlabHeap::add_slab(Domain& domain) noexcept {
   }
   slab->id = *id;
   slab->base = arena_.block(*id).base;
-  slab->last_freed = Use();
+  slab->last_freed = pending;
   slab->owner.store(&domain, std::memory_order_release);
   arena_.block(*id).slab.store(slab, std::memory_order_release);
   insert(domain, *slab);

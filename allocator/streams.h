@@ -106,6 +106,8 @@ class StreamTable {
   /// The entry of a stream; null when kMaxStreams streams are in use (a use of such a stream counts as a use
   /// by all). Lock-free once the stream is known. The per-thread stream is a different one for each thread.
   Stream* find(StreamHandle handle) noexcept;
+  /// The entry with this Stream::index(), which was found before; null for 0.
+  Stream* at(std::uint16_t index) noexcept { return by_index_[index].load(std::memory_order_acquire); }
   /// The program is about to destroy the stream, or the calling thread ends and its per-thread stream with
   /// it: records a last mark, so that its tickets can still pass. Where that fails it waits for the device.
   void retire(StreamHandle handle) noexcept;

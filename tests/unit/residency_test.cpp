@@ -290,6 +290,18 @@ TEST_CASE("residency: small allocations share slabs that stay") {
   CHECK(program.runtime().free(small[3]) == kInvalidValue);
 }
 
+TEST_CASE("residency: small allocations that come and go use the same memory again") {
+  Program program({.budget = "128MiB"});
+  Bytes after_two;
+  for (int round = 0; round < 12; ++round) {
+    std::vector<DevicePtr> small;
+    for (int i = 0; i < 6; ++i) small.push_back(program.allocate(MiB(1)));
+    for (const DevicePtr at : small) REQUIRE(program.free(at).ok());
+    if (round == 1) after_two = program.device().in_use();
+  }
+  CHECK(program.device().in_use() == after_two);
+}
+
 TEST_CASE("residency: after freeze nothing moves, and what does not fit is refused") {
   Program program({});
   auto blocks = blocks_of(program, 4, MiB(4));

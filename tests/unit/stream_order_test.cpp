@@ -142,6 +142,38 @@ TEST_CASE("stream order: a stream frees after a copy in that it did not use") {
   }
 }
 
+TEST_CASE("stream order: small allocations that come and go in a stream use the same memory again") {
+  Program program({.budget = "128MiB"});
+  Bytes after_two;
+  for (int round = 0; round < 12; ++round) {
+    std::vector<DevicePtr> small;
+    for (int i = 0; i < 6; ++i) small.push_back(program.allocate_in(MiB(1), 0));
+    REQUIRE(program.touch(small, 0).ok());
+    for (const DevicePtr at : small) program.free_in(at, 0);
+    if (round == 1) after_two = program.device().in_use();
+  }
+  CHECK(program.device().in_use() == after_two);
+}
+
+TEST_CASE("stream order: a place in memory that a stream freed as a block is others' when the free has passed") {
+  // The slab begins on memory that the stream still works on: nobody else may be given any of it yet.
+  Program program({.budget = "16MiB"});
+  const DevicePtr block = program.allocate_in(MiB(2), 0);
+  REQUIRE(program.touch({block}, 0).ok());
+  program.free_in(block, 0);
+  const DevicePtr small = program.allocate_in(MiB(1), 0);
+  CHECK(small == block);
+  // All that may stay is taken, so that the other stream has to look into this one's slab.
+  std::vector<DevicePtr> others;
+  while (true) {
+    const auto at = program.runtime().allocate_in(MiB(1), program.stream(1));
+    if (!at.ok()) break;
+    CHECK(at->address() / MiB(2).count() != block.address() / MiB(2).count());
+    others.push_back(*at);
+  }
+  CHECK_FALSE(others.empty());
+}
+
 TEST_CASE("stream order: a pointer is freed once") {
   for (const Bytes size : {MiB(4), Bytes(4096)}) {
     Program program({});
