@@ -155,7 +155,8 @@ TEST_CASE("stream order: small allocations that come and go in a stream use the 
   CHECK(program.device().in_use() == after_two);
 }
 
-TEST_CASE("stream order: a place in memory that a stream freed as a block is others' when the free has passed") {
+TEST_CASE(
+    "stream order: a place in memory that a stream freed as a block is others' when the free has passed") {
   // The slab begins on memory that the stream still works on: nobody else may be given any of it yet.
   Program program({.budget = "16MiB"});
   const DevicePtr block = program.allocate_in(MiB(2), 0);

@@ -121,7 +121,7 @@ TEST_CASE("options: a refused value keeps the default and says why") {
   CHECK(got.issue(0) ==
         "TIDEPOOL_DEVICE_BUDGET=12GB is not valid: its unit is none of B, K, KiB, M, MiB, G, GiB, T, TiB");
   CHECK(got.issue(1) == "TIDEPOOL_MIN_BLOCK=1 is out of range 2MiB..1GiB (without a unit it means bytes)");
-  CHECK(got.issue(2) == "TIDEPOOL_CHECK=paranoid is none of off, cheap, full");
+  CHECK(got.issue(2) == "TIDEPOOL_CHECK=paranoid is none of off, cheap, full, unmap");
   CHECK(got.issue(3) == "TIDEPOOL_QUIET= is not valid: it is none of 1, 0, on, off, yes, no, true, false");
 }
 
