@@ -27,7 +27,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 MIB = 1 << 20
 SKIPPED = 77
-LIMIT_S = 60
+LIMIT_S = 90
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": MIB, "GiB": 1 << 30}
 
 
@@ -69,6 +69,7 @@ CASES = (
     Case("torch mlp native", torch_train(), (50,), ("--alloc", "native")),
     Case("torch mlp larger than the card", torch_train(*LARGE), (80,), too_large=True),
     Case("torch transformer", torch_train(*ENCODER)),
+    Case("torch transformer unmapped", torch_train(*ENCODER), (), ("--check", "unmap")),
     Case("torch transformer native", torch_train(*ENCODER), (50,), ("--alloc", "native")),
     Case("torch workers", torch_train("--workers", "2", "--layers", "8"), (75,)),
     Case("torch graph", torch_train("--graph", "--layers", "8", "--width", "2048"), (75,)),
@@ -147,6 +148,7 @@ class Trial:
         self.build = Path(options.build).resolve()
         self.options = options
         self.began = time.monotonic()
+        self.alone = {}  # runs without Tidepool, by command
         self.driver = None if options.no_watch else find_driver()
         path = os.environ.get("LD_LIBRARY_PATH")
         # For the workloads alone: PyTorch knows where its own libraries are.
@@ -205,7 +207,10 @@ class Trial:
         environment = os.environ if "torch" in case.name else self.environment
         if not Path(words[0]).exists() and shutil.which(str(words[0])) is None:
             return self.say("skipped", case.name, why=f"there is no {Path(words[0]).name}")
-        plain = self.run(words, environment)
+        known = tuple(str(word) for word in words)
+        if known not in self.alone:
+            self.alone[known] = self.run(words, environment)
+        plain = self.alone[known]
         last = (plain[2].strip().splitlines() or [""])[-1]
         if case.too_large and plain[0] != SKIPPED:
             self.say("answer", "alone", params={"case": case.name}, value=f"exit {plain[0]}", detail=last)
