@@ -26,7 +26,7 @@ Recorder& Recorder::instance() noexcept {
 }
 
 void Recorder::start(const Options& options) noexcept {
-  const bool is_asked = options.trace == TraceLevel::kOps || options.trace == TraceLevel::kStacks;
+  const bool is_asked = options.trace != TraceLevel::kOff;
   if (started_ || !is_asked) return;
   started_ = true;
   if (options.run_dir.empty()) {

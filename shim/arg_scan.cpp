@@ -96,7 +96,8 @@ const Layout* layout_of(const RealDriver& driver, CUfunction function) noexcept 
 }
 
 // cuda.h, cuLaunchKernel: the whole parameter block in one buffer.
-void scan_extra(void** extra, TouchSet& set) noexcept {
+template <class Set>
+void scan_extra(void** extra, Set& set) noexcept {
   const std::byte* buffer = nullptr;
   std::size_t size = 0;
   for (std::size_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
@@ -111,10 +112,8 @@ void scan_extra(void** extra, TouchSet& set) noexcept {
   });
 }
 
-}  // namespace
-
-bool scan_arguments(const RealDriver& driver, CUfunction function, void** params, void** extra,
-                    TouchSet& set) noexcept {
+template <class Set>
+bool scan(const RealDriver& driver, CUfunction function, void** params, void** extra, Set& set) noexcept {
   if (params == nullptr) {
     if (extra != nullptr) scan_extra(extra, set);
     return true;
@@ -129,6 +128,20 @@ bool scan_arguments(const RealDriver& driver, CUfunction function, void** params
     return word;
   });
   return true;
+}
+
+}  // namespace
+
+bool scan_arguments(const RealDriver& driver, CUfunction function, void** params, void** extra,
+                    TouchSet& set) noexcept {
+  return scan(driver, function, params, extra, set);
+}
+
+// Drivers that cannot be managed may have no way to tell a function's parameters.
+bool scan_arguments(const RealDriver& driver, CUfunction function, void** params, void** extra,
+                    ObservedSet& set) noexcept {
+  if (params != nullptr && driver.cuFuncGetParamInfo == nullptr) return false;
+  return scan(driver, function, params, extra, set);
 }
 
 void forget_layouts() noexcept {

@@ -2,6 +2,7 @@
 
 #include <cuda.h>
 
+#include "shim/observe.h"
 #include "shim/real_driver.h"
 #include "shim/touch_set.h"
 
@@ -15,6 +16,9 @@ namespace tidepool::shim {
 /// Hook-safe: after a function's first launch neither locks nor allocates.
 bool scan_arguments(const RealDriver& driver, CUfunction function, void** params, void** extra,
                     TouchSet& set) noexcept;
+/// The same for memory that is only watched.
+bool scan_arguments(const RealDriver& driver, CUfunction function, void** params, void** extra,
+                    ObservedSet& set) noexcept;
 
 /// Before functions go (unload of a module or library, end of a context): a handle may come back for another
 /// function.

@@ -6,6 +6,7 @@
 
 #include "shim/entry.h"
 #include "shim/gate.h"
+#include "shim/observe.h"
 #include "shim/record.h"
 
 namespace tidepool::shim {
@@ -13,31 +14,36 @@ namespace {
 
 // What a call touches, from its arguments. Device addresses are CUdeviceptr, or plain pointers in calls that
 // take any address of the unified space; sizes and counts are other types.
-void collect(TouchSet& set, CUdeviceptr address) noexcept {
+template <class Set>
+void collect(Set& set, CUdeviceptr address) noexcept {
   set.add(address);
 }
-void collect(TouchSet& set, const void* address) noexcept {
+template <class Set>
+void collect(Set& set, const void* address) noexcept {
   set.add(reinterpret_cast<std::uintptr_t>(address));
 }
-template <class Shape>
+template <class Set, class Shape>
 requires requires(const Shape& s) {
   s.srcDevice;
   s.dstDevice;
   s.srcHost;
   s.dstHost;
 }
-void collect(TouchSet& set, const Shape* shape) noexcept {
+void collect(Set& set, const Shape* shape) noexcept {
   if (shape == nullptr) return;
   // With a unified memory type the device fields hold any address; with host or array they hold nothing.
   set.add(shape->srcDevice);
   set.add(shape->dstDevice);
 }
-template <class Number>
-requires(std::is_integral_v<Number> && !std::is_same_v<Number, CUdeviceptr>) void collect(TouchSet&,
+template <class Set, class Number>
+requires(std::is_integral_v<Number> && !std::is_same_v<Number, CUdeviceptr>) void collect(Set&,
                                                                                           Number) noexcept {}
-void collect(TouchSet&, CUarray) noexcept {}
-void collect(TouchSet&, CUcontext) noexcept {}
-void collect(TouchSet&, CUstream) noexcept {}
+template <class Set>
+void collect(Set&, CUarray) noexcept {}
+template <class Set>
+void collect(Set&, CUcontext) noexcept {}
+template <class Set>
+void collect(Set&, CUstream) noexcept {}
 
 template <class... A>
 CUstream last_stream(A... args) noexcept {
@@ -84,78 +90,94 @@ std::size_t bytes_of(std::string_view name, A... args) noexcept {
   return sizes[1] * element * (has("MemsetD2D") ? sizes[0] : 1);
 }
 
+// Nothing is managed.
+template <class Collect, class Forward, class Record>
+[[gnu::noinline]] CUresult go_unmanaged(Collect&& collect_all, Forward&& forward, Record&& record) noexcept {
+  if (!observes() || !recording()) return forward();
+  ObservedSet set(runtime::ObservedMemory::instance());
+  collect_all(set);
+  const CUresult result = forward();
+  if (result == CUDA_SUCCESS) record(Touched(set));
+  return result;
+}
+
+/// Runs `forward()`, the call, once what `collect_all(set)` finds is on the device; `record(set)` tells the
+/// recorder.
+template <class C, class Collect, class Forward, class Record>
+CUresult gate(const C& call, CUstream stream, Waits waits, Collect&& collect_all, Forward&& forward,
+              Record&& record) noexcept {
+  runtime::Runtime* runtime = managed();
+  if (runtime == nullptr) [[unlikely]]
+    return go_unmanaged(collect_all, forward, record);
+  TouchSet set(runtime->arena());
+  collect_all(set);
+  const CUresult result = pass(*runtime, set, stream, call.kPerThread, waits, call.kName, forward);
+  if (recording() && result == CUDA_SUCCESS) [[unlikely]]
+    record(Touched(set));
+  return result;
+}
+
 constexpr auto kGated = [](const auto& call, auto... args) noexcept {
   if (last_stream(args...) == CU_STREAM_PER_THREAD) [[unlikely]]
     note_blocking_stream();
-  runtime::Runtime* runtime = managed();
-  if (runtime == nullptr) return call(args...);
-  TouchSet set(runtime->arena());
-  (collect(set, args), ...);
   constexpr Waits kWaits = kHasStream<decltype(args)...> ? Waits::kNo : Waits::kYes;
-  const CUresult result = pass(*runtime, set, last_stream(args...), call.kPerThread, kWaits, call.kName,
-                               [&] { return call(args...); });
-  if (recording() && result == CUDA_SUCCESS) [[unlikely]] {
-    record_copy(kind_of(call.kName), bytes_of(call.kName, args...),
-                stream_of(last_stream(args...), call.kPerThread), set);
-  }
-  return result;
+  return gate(
+      call, last_stream(args...), kWaits, [&](auto& set) { (collect(set, args), ...); },
+      [&] { return call(args...); },
+      [&](Touched set) {
+        record_copy(kind_of(call.kName), bytes_of(call.kName, args...),
+                    stream_of(last_stream(args...), call.kPerThread), set);
+      });
 };
 
 // Several copies are one record, without a size.
-template <class C>
-void record_batch(const C& call, CUresult result, const TouchSet& set, CUstream stream) noexcept {
-  if (recording() && result == CUDA_SUCCESS) [[unlikely]]
+template <class C, class Collect, class Forward>
+CUresult gate_batch(const C& call, CUstream stream, Collect&& collect_all, Forward&& forward) noexcept {
+  return gate(call, stream, Waits::kNo, collect_all, forward, [&](Touched set) {
     record_copy(plan::CopyKind::kOther, 0, stream_of(stream, call.kPerThread), set);
+  });
 }
 
 // `rest`: attributes, where the version has it an index of what failed, and the stream.
 constexpr auto kBatch = [](const auto& call, CUdeviceptr* to, CUdeviceptr* from, std::size_t* sizes,
                            std::size_t count, auto... rest) noexcept {
-  runtime::Runtime* runtime = managed();
   const auto forward = [&] { return call(to, from, sizes, count, rest...); };
-  if (runtime == nullptr || to == nullptr || from == nullptr) return forward();
-  TouchSet set(runtime->arena());
-  for (std::size_t i = 0; i < count; ++i) {
-    set.add(to[i]);
-    set.add(from[i]);
-  }
-  const CUresult result =
-      pass(*runtime, set, last_stream(rest...), call.kPerThread, Waits::kNo, call.kName, forward);
-  record_batch(call, result, set, last_stream(rest...));
-  return result;
+  if (to == nullptr || from == nullptr) return forward();
+  const auto collect_all = [&](auto& set) {
+    for (std::size_t i = 0; i < count; ++i) {
+      set.add(to[i]);
+      set.add(from[i]);
+    }
+  };
+  return gate_batch(call, last_stream(rest...), collect_all, forward);
 };
 
 constexpr auto kBatch3D = [](const auto& call, std::size_t count, CUDA_MEMCPY3D_BATCH_OP* operations,
                              auto... rest) noexcept {
-  runtime::Runtime* runtime = managed();
   const auto forward = [&] { return call(count, operations, rest...); };
-  if (runtime == nullptr || operations == nullptr) return forward();
-  TouchSet set(runtime->arena());
-  for (std::size_t i = 0; i < count; ++i) {
-    for (const CUmemcpy3DOperand* operand : {&operations[i].src, &operations[i].dst}) {
-      if (operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER) set.add(operand->op.ptr.ptr);
+  if (operations == nullptr) return forward();
+  const auto collect_all = [&](auto& set) {
+    for (std::size_t i = 0; i < count; ++i) {
+      for (const CUmemcpy3DOperand* operand : {&operations[i].src, &operations[i].dst}) {
+        if (operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER) set.add(operand->op.ptr.ptr);
+      }
     }
-  }
-  const CUresult result =
-      pass(*runtime, set, last_stream(rest...), call.kPerThread, Waits::kNo, call.kName, forward);
-  record_batch(call, result, set, last_stream(rest...));
-  return result;
+  };
+  return gate_batch(call, last_stream(rest...), collect_all, forward);
 };
 
 constexpr auto kDecompress = [](const auto& call, CUmemDecompressParams* operations, std::size_t count,
                                 unsigned flags, std::size_t* failed, CUstream stream) noexcept {
-  runtime::Runtime* runtime = managed();
   const auto forward = [&] { return call(operations, count, flags, failed, stream); };
-  if (runtime == nullptr || operations == nullptr) return forward();
-  TouchSet set(runtime->arena());
-  for (std::size_t i = 0; i < count; ++i) {
-    collect(set, operations[i].src);
-    collect(set, operations[i].dst);
-    collect(set, operations[i].dstActBytes);
-  }
-  const CUresult result = pass(*runtime, set, stream, call.kPerThread, Waits::kNo, call.kName, forward);
-  record_batch(call, result, set, stream);
-  return result;
+  if (operations == nullptr) return forward();
+  const auto collect_all = [&](auto& set) {
+    for (std::size_t i = 0; i < count; ++i) {
+      collect(set, operations[i].src);
+      collect(set, operations[i].dst);
+      collect(set, operations[i].dstActBytes);
+    }
+  };
+  return gate_batch(call, stream, collect_all, forward);
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <span>
+#include <utility>
 
 #include "allocator/support/text_writer.h"
 #include "shim/arg_scan.h"
@@ -11,6 +12,7 @@
 #include "shim/gate.h"
 #include "shim/kernel_symbol.h"
 #include "shim/kernel_timer.h"
+#include "shim/observe.h"
 #include "shim/record.h"
 
 namespace tidepool::shim {
@@ -24,26 +26,53 @@ void name_kernel(const void* function, std::span<char> buffer) noexcept {
   std::free(readable);
 }
 
+// Runs `enqueue()` with events around it, in iterations whose kernels are timed.
+template <class Enqueue>
+[[gnu::always_inline]] inline CUresult run_timed(TimedLaunch& timed, CUstream stream, bool per_thread,
+                                                 Enqueue&& enqueue) noexcept {
+  if (!timing()) [[likely]]
+    return enqueue();
+  timed.begin(stream, per_thread);
+  const CUresult result = enqueue();
+  timed.end(result);
+  return result;
+}
+
+// Nothing is managed. By value, so that a managed launch can keep its arguments in registers.
+template <class C, class... A>
+[[gnu::noinline]] CUresult launch_unmanaged(C call, CUfunction function, CUstream stream, void** params,
+                                            void** extra, plan::LaunchRecord shape, A... args) noexcept {
+  if (stream == CU_STREAM_PER_THREAD) note_blocking_stream();
+  const auto enqueue = [&] { return call(args...); };
+  if (!observes() || !recording() || function == nullptr || is_capturing(stream, C::kPerThread))
+    return enqueue();
+  ObservedSet set(runtime::ObservedMemory::instance());
+  const bool known = scan_arguments(active_driver(), function, params, extra, set);
+  TimedLaunch timed;
+  const CUresult result = run_timed(timed, stream, C::kPerThread, enqueue);
+  if (result != CUDA_SUCCESS) return result;
+  const runtime::StreamHandle handle = stream_of(stream, C::kPerThread);
+  if (known) record_launch(std::move(shape), function, handle, set);
+  if (!known) record_launch_of_any(std::move(shape), function, handle);
+  timed.recorded();
+  write_durations();
+  return result;
+}
+
 // `shape()` is what the recorder is told of the launch.
 template <class Enqueue, class Shape>
-[[gnu::always_inline]] inline CUresult launch(CUfunction function, CUstream stream, bool per_thread,
-                                              void** params, void** extra, Shape&& shape,
+[[gnu::always_inline]] inline CUresult launch(runtime::Runtime* runtime, CUfunction function, CUstream stream,
+                                              bool per_thread, void** params, void** extra, Shape&& shape,
                                               Enqueue&& enqueue) noexcept {
   if (stream == CU_STREAM_PER_THREAD) [[unlikely]]
     note_blocking_stream();
-  runtime::Runtime* runtime = managed();
-  if (runtime == nullptr || function == nullptr) return enqueue();
+  if (function == nullptr) return enqueue();
   TouchSet set(runtime->arena());
   const runtime::WorkName what(&name_kernel, function);
   const bool known = scan_arguments(active_driver(), function, params, extra, set);
   TimedLaunch timed;
   const auto run = [&]() __attribute__((always_inline)) {
-    if (!timing()) [[likely]]
-      return enqueue();
-    timed.begin(stream, per_thread);
-    const CUresult result = enqueue();
-    timed.end(result);
-    return result;
+    return run_timed(timed, stream, per_thread, enqueue);
   };
   const CUresult result =
       known ? pass(*runtime, set, stream, per_thread, Waits::kNo, what, run)
@@ -60,8 +89,14 @@ template <class Enqueue, class Shape>
 constexpr auto kLaunchKernel = [](const auto& call, CUfunction f, unsigned gx, unsigned gy, unsigned gz,
                                   unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream stream,
                                   void** params, void** extra) noexcept {
+  runtime::Runtime* runtime = managed();
+  if (runtime == nullptr) [[unlikely]] {
+    return launch_unmanaged(call, f, stream, params, extra, launch_shape(gx, gy, gz, bx, by, bz, shared), f,
+                            gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+  }
   return launch(
-      f, stream, call.kPerThread, params, extra, [&] { return launch_shape(gx, gy, gz, bx, by, bz, shared); },
+      runtime, f, stream, call.kPerThread, params, extra,
+      [&] { return launch_shape(gx, gy, gz, bx, by, bz, shared); },
       [&] { return call(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra); });
 };
 
@@ -72,33 +107,46 @@ constexpr auto kLaunchKernelEx = [](const auto& call, const CUlaunchConfig* conf
     return launch_shape(config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
                         config->blockDimY, config->blockDimZ, config->sharedMemBytes);
   };
-  return launch(f, config->hStream, call.kPerThread, params, extra, shape,
+  runtime::Runtime* runtime = managed();
+  if (runtime == nullptr) [[unlikely]]
+    return launch_unmanaged(call, f, config->hStream, params, extra, shape(), config, f, params, extra);
+  return launch(runtime, f, config->hStream, call.kPerThread, params, extra, shape,
                 [&] { return call(config, f, params, extra); });
 };
 
 constexpr auto kLaunchCooperative = [](const auto& call, CUfunction f, unsigned gx, unsigned gy, unsigned gz,
                                        unsigned bx, unsigned by, unsigned bz, unsigned shared,
                                        CUstream stream, void** params) noexcept {
+  runtime::Runtime* runtime = managed();
+  if (runtime == nullptr) [[unlikely]] {
+    return launch_unmanaged(call, f, stream, params, nullptr, launch_shape(gx, gy, gz, bx, by, bz, shared), f,
+                            gx, gy, gz, bx, by, bz, shared, stream, params);
+  }
   return launch(
-      f, stream, call.kPerThread, params, nullptr,
+      runtime, f, stream, call.kPerThread, params, nullptr,
       [&] { return launch_shape(gx, gy, gz, bx, by, bz, shared); },
       [&] { return call(f, gx, gy, gz, bx, by, bz, shared, stream, params); });
 };
+
+CUresult keep_named(runtime::Runtime& runtime, std::span<const CUDA_LAUNCH_PARAMS> launches,
+                    const char* name) noexcept {
+  TouchSet set(runtime.arena());
+  bool known = true;
+  for (const CUDA_LAUNCH_PARAMS& one : launches) {
+    known = known && one.function != nullptr &&
+            scan_arguments(active_driver(), one.function, one.kernelParams, nullptr, set);
+  }
+  return known && set.complete() ? keep_blocks(runtime, set.ids(), name)
+                                 : keep_blocks(runtime, runtime.live_blocks(), name);
+}
 
 // One launch on several devices at once: their streams are of several contexts.
 constexpr auto kLaunchMultiDevice = [](const auto& call, CUDA_LAUNCH_PARAMS* launches, unsigned count,
                                        unsigned flags) noexcept {
   runtime::Runtime* runtime = managed();
-  if (runtime == nullptr || launches == nullptr) return call(launches, count, flags);
-  TouchSet set(runtime->arena());
-  bool known = true;
-  for (unsigned i = 0; i < count; ++i) {
-    CUfunction function = launches[i].function;
-    known = known && function != nullptr &&
-            scan_arguments(active_driver(), function, launches[i].kernelParams, nullptr, set);
-  }
-  const CUresult kept = known && set.complete() ? keep_blocks(*runtime, set.ids(), call.kName)
-                                                : keep_blocks(*runtime, runtime->live_blocks(), call.kName);
+  if (launches == nullptr || (runtime == nullptr && !observes())) return call(launches, count, flags);
+  const CUresult kept =
+      runtime != nullptr ? keep_named(*runtime, {launches, count}, call.kName) : CUDA_SUCCESS;
   const CUresult result = kept == CUDA_SUCCESS ? call(launches, count, flags) : kept;
   if (recording() && result == CUDA_SUCCESS) [[unlikely]] {
     for (unsigned i = 0; i < count; ++i) {
@@ -115,9 +163,11 @@ constexpr auto kLaunchMultiDevice = [](const auto& call, CUDA_LAUNCH_PARAMS* lau
 template <class C, class... A>
 CUresult launch_any(const C& call, CUfunction function, CUstream stream, A... rest) noexcept {
   runtime::Runtime* runtime = managed();
-  if (runtime == nullptr || function == nullptr) return call(function, rest...);
-  const CUresult result = pass(*runtime, runtime->live_blocks(), stream, call.kPerThread, Waits::kNo,
-                               {&name_kernel, function}, [&] { return call(function, rest...); });
+  if (function == nullptr || (runtime == nullptr && !observes())) return call(function, rest...);
+  const auto enqueue = [&] { return call(function, rest...); };
+  const CUresult result = runtime == nullptr ? enqueue()
+                                             : pass(*runtime, runtime->live_blocks(), stream, call.kPerThread,
+                                                    Waits::kNo, {&name_kernel, function}, enqueue);
   if (recording() && result == CUDA_SUCCESS) [[unlikely]]
     record_launch_of_any({}, function, stream_of(stream, call.kPerThread));
   return result;

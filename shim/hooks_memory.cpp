@@ -80,6 +80,7 @@ constexpr auto kReset = [](const auto& call, CUdevice device) noexcept {
   runtime::Runtime* in_error = forget_managed(device);
   const CUresult result = call(device);
   if (result == CUDA_SUCCESS && context != nullptr) forget_outside_of(context);
+  if (result == CUDA_SUCCESS) forget_observed(device);
   if (result == CUDA_SUCCESS && in_error != nullptr) in_error->abandon();
   return result;
 };

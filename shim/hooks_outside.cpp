@@ -2,6 +2,7 @@
 // is counted.
 
 #include <atomic>
+#include <vector>
 
 #include "allocator/support/message.h"
 #include "shim/entry.h"
@@ -48,14 +49,24 @@ constexpr auto kRelease = [](const auto& call, CUmemGenericAllocationHandle hand
 constexpr auto kMap = [](const auto& call, CUdeviceptr at, std::size_t size, std::size_t offset,
                          CUmemGenericAllocationHandle handle, unsigned long long flags) noexcept {
   const CUresult result = call(at, size, offset, handle, flags);
-  if (result == CUDA_SUCCESS) add_mapping(at, handle);
+  if (result != CUDA_SUCCESS) return result;
+  add_mapping(at, handle);
+  if (observes() && memory_of_handle(handle) != 0 && who_asks(call.caller).owner != Owner::kLibrary)
+    observe_mapping(at, size);
   return result;
 };
 
 constexpr auto kUnmap = [](const auto& call, CUdeviceptr at, std::size_t size) noexcept {
   const auto mapped = mappings_within(at, Bytes(size));
+  std::vector<runtime::ObservedMemory::Entry> seen;
+  if (observes()) {
+    for (const OutsideMapping& one : mapped) seen.push_back(observe_unmapping(one.at));
+  }
   const CUresult result = call(at, size);
   if (result == CUDA_SUCCESS) remove_mappings(mapped);
+  if (result != CUDA_SUCCESS) {
+    for (const auto& one : seen) observe_again(one);
+  }
   settle_outside(managed_device());
   return result;
 };

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "shim/capture.h"
+#include "shim/managed.h"
 #include "shim/real_driver.h"
 #include "shim/stream_context.h"
 
@@ -91,8 +92,8 @@ void write_some(unsigned most) noexcept {
 
 void TimedLaunch::begin(CUstream stream, bool per_thread) noexcept {
   const RealDriver& driver = active_driver();
-  const bool can =
-      driver.cuEventElapsedTime != nullptr && !is_capturing(stream, per_thread) && is_followed(stream);
+  const bool can = driver.cuEventElapsedTime != nullptr && !is_capturing(stream, per_thread) &&
+                   (managed() == nullptr || is_followed(stream));
   stream_ = stream != nullptr ? stream : per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
   const std::lock_guard guard(g_lock);
   const Cost cost;

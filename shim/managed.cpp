@@ -8,6 +8,7 @@
 #include "allocator/cuda/driver_device.h"
 #include "allocator/support/host_memory.h"
 #include "allocator/support/message.h"
+#include "shim/observe.h"
 #include "shim/ownership.h"
 #include "shim/process.h"
 #include "shim/real_driver.h"
@@ -51,19 +52,24 @@ CUresult is_refused_memory(runtime::Device& device) noexcept {
   return result == CUDA_ERROR_NOT_PERMITTED || result == CUDA_ERROR_NOT_SUPPORTED ? result : CUDA_SUCCESS;
 }
 
+void give_up(CUdevice ordinal, int code) noexcept {
+  report<Msg::TP1011>(ordinal, code, options().strict ? kRunsWithout : kOnlyWatched);
+  if (!options().strict) observe_memory(false);
+}
+
 Managed* start(const runtime::DriverTable& driver, CUdevice ordinal) noexcept {
   const auto device = runtime::DriverDevice::create(driver, ordinal);
   if (!device.ok()) {
-    report<Msg::TP1011>(ordinal, device.error().code());
+    give_up(ordinal, device.error().code());
     return nullptr;
   }
   if (const CUresult refused = is_refused_memory(**device); refused != CUDA_SUCCESS) {
-    report<Msg::TP1011>(ordinal, static_cast<int>(refused));
+    give_up(ordinal, static_cast<int>(refused));
     return nullptr;
   }
   const auto runtime = runtime::Runtime::create(**device, options(), host_memory());
   if (!runtime.ok()) {
-    report<Msg::TP1011>(ordinal, runtime.error().code());
+    give_up(ordinal, runtime.error().code());
     return nullptr;
   }
   if (runtime::captures_under_way.load() > 0) (*runtime)->capture_begins();
@@ -98,6 +104,7 @@ runtime::Runtime* managed_here() noexcept {
   if (const Managed* managed = g_managed.load(std::memory_order_acquire)) {
     return managed->device->context() == context ? managed->runtime : nullptr;
   }
+  if (manages_nothing()) return nullptr;
   const std::lock_guard guard(g_lock);
   if (const Managed* managed = g_managed.load(std::memory_order_acquire)) {
     return managed->device->context() == context ? managed->runtime : nullptr;
@@ -130,7 +137,7 @@ bool is_limited(CUdevice device) noexcept {
     return managed->device->ordinal() == device;
   }
   const std::lock_guard guard(g_lock);
-  return !g_gave_up;
+  return !g_gave_up && !manages_nothing();
 }
 
 // A driver may fork inside a call of ours (to start its helpers), with the lock held by this very thread.

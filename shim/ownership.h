@@ -8,6 +8,7 @@
 #include "shim/make_way.h"
 #include "shim/managed.h"
 #include "shim/module_owner.h"
+#include "shim/observe.h"
 #include "shim/outside_memory.h"
 #include "shim/real_driver.h"
 #include "shim/runtime_door.h"
@@ -58,7 +59,8 @@ inline constexpr auto kByOwner = [](const auto& call, CUdeviceptr* out, auto... 
     result = Handler(call, out, rest...);
   }
   if (result == CUDA_SUCCESS && out != nullptr && owner(*out) == nullptr) {
-    note_outside(*out, detail::asked(rest...).count(), is_librarys ? asks.name : "");
+    const bool is_observed = observes() && !is_librarys && observe(call.kPerThread, *out, rest...);
+    if (!is_observed) note_outside(*out, detail::asked(rest...).count(), is_librarys ? asks.name : "");
   }
   return result;
 };
@@ -66,6 +68,13 @@ inline constexpr auto kByOwner = [](const auto& call, CUdeviceptr* out, auto... 
 /// Handler for a free of an address, the first argument: `Handler`'s, and no longer counted if it was.
 template <auto Handler>
 inline constexpr auto kFreeByOwner = [](const auto& call, CUdeviceptr at, auto... rest) noexcept {
+  if (observes() && at != 0 && owner(at) == nullptr) [[unlikely]] {
+    if (const auto seen = observe_free(call.kPerThread, at, rest...); seen.id != runtime::kNoBlock) {
+      const CUresult freed = Handler(call, at, rest...);
+      if (freed != CUDA_SUCCESS) observe_again(seen);
+      return freed;
+    }
+  }
   const OutsideMemory outside = at != 0 && owner(at) == nullptr ? remove_outside(at) : OutsideMemory{};
   const CUresult result = Handler(call, at, rest...);
   if (outside.size == Bytes()) return result;

@@ -11,6 +11,7 @@
 #include "allocator/support/message.h"
 #include "allocator/support/stats_page.h"
 #include "shim/managed.h"
+#include "shim/observe.h"
 #include "shim/outside_handles.h"
 #include "shim/outside_memory.h"
 #include "shim/real_driver.h"
@@ -59,7 +60,7 @@ void after_fork_in_child() noexcept {
   runtime::Recorder::instance().reset_after_fork();
   const bool is_active = g_mode.load(std::memory_order_relaxed) == Mode::kActive;
   EventRing::instance().reset_after_fork();
-  if (is_active && managed() != nullptr) {
+  if (is_active && (managed() != nullptr || has_observed())) {
     g_mode.store(Mode::kPassthrough);
   } else if (is_active) {
     EventRing::instance().open(g_options.run_dir.c_str(), g_options.log);
@@ -75,7 +76,7 @@ bool are_options_refused() noexcept {
 void start() noexcept {
   g_options = load_options(environ, &g_issues);
   // Who starts a set-uid program has no say in it.
-  if (g_options.disable || ::getauxval(AT_SECURE) != 0) {
+  if (is_off(g_options) || ::getauxval(AT_SECURE) != 0) {
     g_mode.store(Mode::kDisabled);
     redirect_all(&next_definition);
     disable_runtime_door();
@@ -103,8 +104,12 @@ void decide() noexcept {
   Mode decided = Mode::kPassthrough;
   const RealDriver* driver = are_options_refused() ? nullptr : real_driver();
   if (driver != nullptr && driver->missing != nullptr) {
-    report<Msg::TP1002>(driver->missing);
+    const bool watched = !g_options.strict && driver->can_observe();
+    report<Msg::TP1002>(driver->missing, watched ? kOnlyWatched : kRunsWithout);
+    if (watched) observe_memory(true);
+    if (watched) decided = Mode::kActive;
   } else if (driver != nullptr) {
+    if (g_options.mode == RunMode::kObserve) observe_memory(true);
     decided = Mode::kActive;
   }
   emit<Ev::process_start>(static_cast<std::uint64_t>(::getppid()));

@@ -24,6 +24,10 @@ void start_process() noexcept;
 /// Options of this process; once start_process() has returned.
 const Options& options() noexcept;
 
+/// What a message says of memory that is not managed.
+inline constexpr char kOnlyWatched[] = "Its memory is only watched: nothing moves, and no budget holds";
+inline constexpr char kRunsWithout[] = "The program runs without Tidepool";
+
 /// True if this process will not be managed, because of its options; once start_process() has returned.
 bool is_switched_off() noexcept;
 

@@ -63,6 +63,15 @@ void find_all() noexcept {
 
 }  // namespace
 
+bool RealDriver::can_observe() const noexcept {
+  const auto& d = runtime;
+  return d.cuCtxGetCurrent != nullptr && d.cuCtxGetDevice != nullptr &&
+         d.cuDevicePrimaryCtxGetState != nullptr && d.cuDevicePrimaryCtxRetain != nullptr &&
+         d.cuDevicePrimaryCtxRelease_v2 != nullptr && d.cuDeviceTotalMem_v2 != nullptr &&
+         d.cuStreamIsCapturing != nullptr && d.cuEventCreate != nullptr && d.cuEventDestroy_v2 != nullptr &&
+         d.cuEventQuery != nullptr && d.cuEventRecord != nullptr;
+}
+
 const RealDriver* real_driver() noexcept {
   ::pthread_once(&g_once, &find_all);
   return g_found ? &g_driver : nullptr;

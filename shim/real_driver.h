@@ -23,6 +23,8 @@ struct RealDriver {
 #undef TP_ASKED
   /// First entry that management needs and the driver lacks; null if it has all.
   const char* missing = nullptr;
+  /// True if it has what watching memory needs.
+  [[nodiscard]] bool can_observe() const noexcept;
 };
 
 /// The function behind ours in the order of loading (RTLD_NEXT); null where the driver was loaded for others

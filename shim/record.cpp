@@ -55,11 +55,10 @@ void record_free(runtime::Runtime& runtime, CUdeviceptr at, plan::MemoryApi api,
 }
 
 void record_launch(plan::LaunchRecord&& shape, CUfunction function, runtime::StreamHandle stream,
-                   const TouchSet& set) noexcept {
-  if (!set.complete())
-    return record_launch_of_any(static_cast<plan::LaunchRecord&&>(shape), function, stream);
+                   Touched set) noexcept {
+  if (!set.complete) return record_launch_of_any(static_cast<plan::LaunchRecord&&>(shape), function, stream);
   shape.stream = number_of(stream);
-  shape.blocks = set.ids();
+  shape.blocks = set.ids;
   Recorder::instance().launch(shape, function, &symbol_of);
 }
 
@@ -79,10 +78,9 @@ void record_graph(runtime::StreamHandle stream) noexcept {
   });
 }
 
-void record_copy(plan::CopyKind kind, std::size_t size, runtime::StreamHandle stream,
-                 const TouchSet& set) noexcept {
-  plan::CopyRecord record{kind, size, number_of(stream), false, set.ids()};
-  if (!set.complete()) {
+void record_copy(plan::CopyKind kind, std::size_t size, runtime::StreamHandle stream, Touched set) noexcept {
+  plan::CopyRecord record{kind, size, number_of(stream), false, set.ids};
+  if (!set.complete) {
     record.any_block = true;
     record.blocks = {};
   }

@@ -29,7 +29,7 @@ void start_recording(const runtime::Runtime& runtime, CUdevice device) noexcept;
 
 /// After a launch. `shape`: grid and shared memory.
 [[gnu::noinline]] void record_launch(plan::LaunchRecord&& shape, CUfunction function,
-                                     runtime::StreamHandle stream, const TouchSet& set) noexcept;
+                                     runtime::StreamHandle stream, Touched set) noexcept;
 /// After a launch that may touch anything.
 [[gnu::noinline, gnu::cold]] void record_launch_of_any(plan::LaunchRecord&& shape, CUfunction function,
                                                        runtime::StreamHandle stream) noexcept;
@@ -37,7 +37,7 @@ void start_recording(const runtime::Runtime& runtime, CUdevice device) noexcept;
 [[gnu::noinline, gnu::cold]] void record_graph(runtime::StreamHandle stream) noexcept;
 /// After a copy or memset.
 [[gnu::noinline]] void record_copy(plan::CopyKind kind, std::size_t size, runtime::StreamHandle stream,
-                                   const TouchSet& set) noexcept;
+                                   Touched set) noexcept;
 
 inline plan::LaunchRecord launch_shape(unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                        unsigned bz, unsigned shared) noexcept {

@@ -7,19 +7,21 @@
 
 namespace tidepool::shim {
 
-/// The managed blocks that one call touches. Fixed size, on the stack of the hook. Names may repeat.
-/// Nothing is left out in silence: a set that is not complete() stands for all live blocks.
-class TouchSet {
+/// The blocks that one call touches, as `Lookup` finds them: managed ones, or watched ones (observe.h). Fixed
+/// size, on the stack of the hook. Names may repeat. Nothing is left out in silence: a set that is not
+/// complete() stands for all live blocks.
+template <class Lookup>
+class BasicTouchSet {
  public:
   /// Parameters of a launch hold at most 4,095 pointers (32,764 bytes; CUDA programming guide, kernel
   /// parameters). Batches of copies have no such limit.
   static constexpr std::size_t kRoom = 4096;
 
-  explicit TouchSet(const runtime::Arena& arena) noexcept : arena_(arena) {}
+  explicit BasicTouchSet(const Lookup& lookup) noexcept : lookup_(lookup) {}
 
   /// Adds the block at the address, if there is one.
   void add(std::uint64_t address) noexcept {
-    const runtime::BlockId id = arena_.find(address);
+    const runtime::BlockId id = lookup_.find(address);
     if (id == runtime::kNoBlock) return;
     if (id == last_) return;
     last_ = id;
@@ -36,7 +38,7 @@ class TouchSet {
       return;
     }
     // In variables of its own: stores into ids_ could change any member, for all that the compiler knows.
-    const runtime::Arena::Finder finder = arena_.finder();
+    const typename Lookup::Finder finder = lookup_.finder();
     runtime::BlockId* end = ids_ + size_;
     runtime::BlockId last = last_;
     for (std::size_t i = 0; i < count; ++i) {
@@ -63,11 +65,22 @@ class TouchSet {
     complete_ = size_ <= kRoom - kRoom / 8;
   }
 
-  const runtime::Arena& arena_;
+  const Lookup& lookup_;
   std::size_t size_ = 0;
   bool complete_ = true;
   runtime::BlockId last_ = runtime::kNoBlock;  // neighbours are often the same block
   runtime::BlockId ids_[kRoom];                // not initialised: only the first size_ are read
+};
+
+using TouchSet = BasicTouchSet<runtime::Arena>;
+
+/// What a set holds, whichever it is. Valid as long as the set.
+struct Touched {
+  template <class Lookup>
+  Touched(const BasicTouchSet<Lookup>& set) noexcept  // NOLINT(google-explicit-constructor)
+      : ids(set.ids()), complete(set.complete()) {}
+  std::span<const runtime::BlockId> ids;
+  bool complete;
 };
 
 }  // namespace tidepool::shim

@@ -11,15 +11,17 @@ struct DriverTable {
 #include "allocator/cuda/driver.def"
 #undef TP_DRIVER
 
-  /// Asks `find(const char* name) -> void*` for every row. Null, or the first name that is missing.
+  /// Asks `find(const char* name) -> void*` for every row. Null, or the first name that is missing; the
+  /// others are there all the same.
   template <class Find>
   const char* fill(Find&& find) noexcept {
+    const char* missing = nullptr;
 #define TP_DRIVER(name)                                             \
   this->name = reinterpret_cast<decltype(this->name)>(find(#name)); \
-  if (this->name == nullptr) return #name;
+  if (this->name == nullptr && missing == nullptr) missing = #name;
 #include "allocator/cuda/driver.def"
 #undef TP_DRIVER
-    return nullptr;
+    return missing;
   }
 };
 

@@ -26,6 +26,7 @@ enum class OptionKind : std::uint8_t {
   kCheckLevel,
   kAllocChoice,
   kTraceLevel,
+  kRunMode,
 };
 
 /// Is the value one of the words in the row's `low`?
@@ -38,11 +39,14 @@ enum class OptionScope : std::uint8_t { kStart, kLive };
 
 /// Each does what those before it do.
 enum class CheckLevel : std::uint8_t { kOff, kCheap, kFull, kUnmap };
+/// What Tidepool does with the program's memory: moves it; leaves it to the driver and only watches it;
+/// nothing.
+enum class RunMode : std::uint8_t { kManage, kObserve, kOff };
 /// Which of its allocators PyTorch shall use.
 enum class AllocChoice : std::uint8_t { kAuto, kAsync, kNative };
 
-/// What is kept of a run: nothing; numbers; every operation; and the call stacks of allocations.
-enum class TraceLevel : std::uint8_t { kOff, kSummary, kOps, kStacks };
+/// What is recorded of a run: nothing; every operation; and the call stacks of allocations.
+enum class TraceLevel : std::uint8_t { kOff, kOps, kStacks };
 
 /// A path of fixed size, so that Options can be copied byte by byte and needs no allocation.
 struct PathText {
@@ -86,6 +90,8 @@ template <>
 struct OptionTypeOf<OptionKind::kAllocChoice> : OptionTypeIs<OptionKind::kAllocChoice, AllocChoice> {};
 template <>
 struct OptionTypeOf<OptionKind::kTraceLevel> : OptionTypeIs<OptionKind::kTraceLevel, TraceLevel> {};
+template <>
+struct OptionTypeOf<OptionKind::kRunMode> : OptionTypeIs<OptionKind::kRunMode, RunMode> {};
 
 /// The values of one process, one member per row of options.def. Trivially copyable. A value-initialised
 /// object holds zeros, not the defaults: start from default_options() or load_options().
@@ -115,6 +121,11 @@ struct OptionRow {
   const char* help;
   OptionVerdict (*set)(Options& options, const OptionRow& row, std::string_view text) noexcept;
 };
+
+/// Does the program run as if Tidepool were not there?
+inline bool is_off(const Options& options) noexcept {
+  return options.disable || options.mode == RunMode::kOff;
+}
 
 /// Every option, in the order of the table.
 std::span<const OptionRow> option_rows() noexcept;

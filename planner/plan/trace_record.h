@@ -40,19 +40,21 @@ struct ThreadRecord {
   }
 };
 
-/// A device is managed from here on.
+/// A device is managed, or watched, from here on.
 struct DeviceRecord {
   static constexpr RecordKind kKind = RecordKind::kDevice;
   std::uint32_t device = 0;          ///< ordinal, as the program counts
   std::uint64_t total_bytes = 0;     ///< memory of the device
   std::uint64_t capacity_bytes = 0;  ///< what the program may hold of it
   std::uint64_t host_bytes = 0;      ///< pinned host memory that may hold moved blocks
+  bool is_observed = false;          ///< its memory is the driver's own: nothing moves
   template <class Codec, class Self>
   static void fields(Codec& codec, Self& self) {
     codec.number(self.device);
     codec.number(self.total_bytes);
     codec.number(self.capacity_bytes);
     codec.number(self.host_bytes);
+    codec.number(self.is_observed);
   }
 };
 
@@ -100,7 +102,7 @@ struct StackRecord {
 };
 
 /// By which kind of call memory was allocated or freed.
-enum class MemoryApi : std::uint32_t { kPlain = 0, kAsync = 1, kPool = 2, kPitch = 3 };
+enum class MemoryApi : std::uint32_t { kPlain = 0, kAsync = 1, kPool = 2, kPitch = 3, kMapping = 4 };
 
 /// The program was given memory.
 struct AllocationRecord {

@@ -70,7 +70,8 @@ TEST_CASE("refusals: wrong options are found before the program starts") {
   refused(call({"run", "--device-budget", "--", "echo"}), 125,
           "run: --device-budget needs a value (16MiB..100%)");
   refused(call({"run", "--device-budget"}), 125, "run: --device-budget needs a value (16MiB..100%)");
-  refused(call({"run", "--check", "half", "echo"}), 125, "run: --check half is none of off, cheap, full");
+  refused(call({"run", "--check", "half", "echo"}), 125,
+          "run: --check half is none of off, cheap, full, unmap");
   refused(call({"run", "--quiet=2", "echo"}), 125,
           "run: --quiet=2 is not valid: it is none of 1, 0, on, off, yes, no, true, false");
 }
@@ -82,13 +83,14 @@ struct Refused {
   const char* why;
 };
 constexpr Refused kRefused[] = {
+    {"mode", "on", "is none of manage, observe, off"},
     {"disable", "maybe", "is not valid: it is none of 1, 0, on, off, yes, no, true, false"},
     {"strict", "2", "is not valid: it is none of 1, 0, on, off, yes, no, true, false"},
     {"quiet", "", "is not valid: it is none of 1, 0, on, off, yes, no, true, false"},
     {"log", "loud", "is not valid: a level is none of off, error, warn, info, debug, trace"},
     {"log_max", "1023KiB", "is out of range 1MiB..16GiB"},
     {"log_max", "17GiB", "is out of range 1MiB..16GiB"},
-    {"check", "half", "is none of off, cheap, full"},
+    {"check", "half", "is none of off, cheap, full, unmap"},
     {"alloc", "some", "is none of auto, async, native"},
     {"device_budget", "15.9MiB", "is out of range 16MiB..100%"},
     {"device_budget", "101%", "is out of range 16MiB..100%"},
@@ -100,7 +102,7 @@ constexpr Refused kRefused[] = {
     {"host_budget", "16EiB", "is not valid: its unit is none of B, K, KiB, M, MiB, G, GiB, T, TiB"},
     {"min_block", "2097151", "is out of range 2MiB..1GiB (without a unit it means bytes)"},
     {"min_block", "1025MiB", "is out of range 2MiB..1GiB"},
-    {"trace", "all", "is none of off, summary, ops, stacks"},
+    {"trace", "all", "is none of off, ops, stacks"},
     {"trace_max", "1023KiB", "is out of range 1MiB..16GiB"},
     {"profile_iterations", "101", "is out of range 0..100"},
     {"profile_iterations", "two", "is not valid: it is not a number"},
@@ -255,7 +257,7 @@ TEST_CASE("env: lists value, source, default and range") {
   CHECK(text.out.find("TIDEPOOL_CHECK=off\n") != std::string::npos);
   const Outcome bad = call({"env"}, {{"TIDEPOOL_CHECK", "some"}, {"TIDEPOOL_CHEK", "off"}});
   CHECK(bad.code() == 1);
-  CHECK(bad.err.find("tidepool: env: TIDEPOOL_CHECK=some is none of off, cheap, full\n") !=
+  CHECK(bad.err.find("tidepool: env: TIDEPOOL_CHECK=some is none of off, cheap, full, unmap\n") !=
         std::string::npos);
   CHECK(bad.err.find("did you mean TIDEPOOL_CHECK?") != std::string::npos);
 }

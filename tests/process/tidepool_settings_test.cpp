@@ -89,7 +89,8 @@ TEST_CASE("config: a mistake is named with its line, and nothing starts") {
   refused(with("check = 'off'\nrun_dir = '\xc3\xa9'\n"),
           "run: tidepool.toml:2: has a character that is not ASCII");
   refused(with(std::string(70'000, '#')), "run: tidepool.toml is larger than 64 KiB");
-  refused(with("check = \"\\u001b[2J\"\n"), "run: tidepool.toml:1: check = ?[2J is none of off, cheap, full");
+  refused(with("check = \"\\u001b[2J\"\n"),
+          "run: tidepool.toml:1: check = ?[2J is none of off, cheap, full, unmap");
   const Outcome syntax = with("check = \n");
   CHECK(syntax.code() == 125);
   CHECK(syntax.err.find("tidepool: run: tidepool.toml:1: ") == 0);

@@ -63,6 +63,13 @@ TEST_CASE("shim: switched off, lookups lead to the driver and nothing is limited
       bare({kDoorProbe, "disabled"}, {{"TIDEPOOL_DISABLE", "1"}, {"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
   expect_passes(
       bare({kElfProbe, "1073741824"}, {{"TIDEPOOL_DISABLE", "1"}, {"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
+  expect_passes(
+      bare({kDoorProbe, "disabled"}, {{"TIDEPOOL_MODE", "off"}, {"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
+}
+
+TEST_CASE("shim: what is only watched has the whole device and answers of the driver's own") {
+  expect_passes(
+      bare({kElfProbe, "1073741824"}, {{"TIDEPOOL_MODE", "observe"}, {"TIDEPOOL_DEVICE_BUDGET", "32MiB"}}));
 }
 
 TEST_CASE("shim: without `tidepool run`, the library in LD_PRELOAD does the same") {
@@ -166,20 +173,25 @@ TEST_CASE("shim: nothing is left of the streams of a destroyed context") {
 }
 
 // cudnn-frontend#287: cuMemCreate that is not permitted.
-TEST_CASE("shim: where memory cannot be created by handle the program runs as without Tidepool") {
+TEST_CASE("shim: where memory cannot be created by handle it is only watched, or with STRICT not even that") {
   ScratchFolder folder;
   const std::string plan = folder / "faults";
   for (const char* code : {"800", "801"}) {
     write_file(plan, std::string("cuMemCreate every=1 return=") + code + "\n");
-    const Outcome got = run({{kSimgpu, "--memory", "1GiB", "--faults", plan, "--", kTidepool, "run",
-                              "--device-budget", "32MiB", "--", kElfProbe, "1073741824"},
-                             "",
-                             {},
-                             false,
-                             false});
-    expect_passes(got);
-    CHECK(got.err.find(std::string("TP1011 device 0 cannot be managed: the driver answered ") + code) !=
-          std::string::npos);
+    for (const bool is_strict : {false, true}) {
+      std::vector<std::string> words = {kSimgpu, "--memory", "1GiB",    "--faults",
+                                        plan,    "--",       kTidepool, "run"};
+      if (is_strict) words.emplace_back("--strict");
+      words.insert(words.end(), {"--device-budget", "32MiB", "--", kElfProbe, "1073741824"});
+      const Outcome got = run({words, "", {}, false, false});
+      expect_passes(got);
+      INFO(got.err);
+      const std::string what = is_strict ? "The program runs without Tidepool"
+                                         : "Its memory is only watched: nothing moves, and no budget holds";
+      CHECK(got.err.find(std::string("TP1011 device 0 cannot be managed: the driver answered ") + code +
+                         ". " + what + ". Check that ") != std::string::npos);
+      CHECK((got.err.find(" Needed ") != std::string::npos) == !is_strict);
+    }
   }
 }
 

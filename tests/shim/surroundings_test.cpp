@@ -54,7 +54,7 @@ TEST_CASE("surroundings: a driver that lacks what is needed is named with what t
   CHECK(matches(
       got.err,
       "tidepool #.#s W TP1002 the driver has no entry cuCtxGetCurrent. The program runs without Tidepool. "
-      "Install a newer driver to use it.\n"));
+      "Install a newer driver to have its memory managed.\n"));
 }
 
 TEST_CASE("surroundings: refused options under bare LD_PRELOAD, line by line", "[plain]") {
@@ -75,7 +75,7 @@ TEST_CASE("surroundings: refused options under bare LD_PRELOAD, line by line", "
             "bytes). The "
             "program runs without Tidepool. See `tidepool env`."));
   CHECK(has(said({{"TIDEPOOL_CHECK", "some"}}),
-            "tidepool #.#s E TP1003 TIDEPOOL_CHECK=some is none of off, cheap, full. The program runs "
+            "tidepool #.#s E TP1003 TIDEPOOL_CHECK=some is none of off, cheap, full, unmap. The program runs "
             "without Tidepool. "
             "See `tidepool env`."));
   CHECK(has(said({{"TIDEPOOL_LOG", "loud"}}),

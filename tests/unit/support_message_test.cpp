@@ -47,7 +47,7 @@ std::size_t lines(const std::string& text) {
 TEST_CASE("messages: one line with time, severity, code and text") {
   const std::string text = stderr_of([] {
     open_messages(false);
-    report<Msg::TP1002>("cuFuncGetParamInfo");
+    report<Msg::TP1002>("cuFuncGetParamInfo", "Nothing is managed");
   });
   CHECK(test::matches(text, "tidepool #.%s W TP1002 the driver has no entry cuFuncGetParamInfo. *\n"));
 }
@@ -164,7 +164,7 @@ TEST_CASE("messages: a very long argument is cut and the line still ends") {
   const std::string text = stderr_of([] {
     open_messages(false);
     const std::string name(5000, 'n');
-    report<Msg::TP1002>(name.c_str());
+    report<Msg::TP1002>(name.c_str(), "Nothing is managed");
   });
   CHECK(lines(text) == 1);
   CHECK(text.back() == '\n');

@@ -43,8 +43,9 @@ void variables(std::vector<Finding>& findings, Options& options) {
     findings.push_back({is_refused ? Verdict::kFail : Verdict::kWarn, issue.text, "see tidepool env"});
   }
   if (issues->count() == 0) findings.push_back({Verdict::kPass, "options are valid", ""});
-  if (options.disable)
-    findings.push_back({Verdict::kWarn, "Tidepool is switched off", "unset TIDEPOOL_DISABLE"});
+  if (is_off(options))
+    findings.push_back(
+        {Verdict::kWarn, "Tidepool is switched off", "unset TIDEPOOL_DISABLE and TIDEPOOL_MODE"});
 }
 
 Finding run_folder() {

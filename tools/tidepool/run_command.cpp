@@ -67,7 +67,7 @@ int run_command(std::span<char*> words) {
 
   std::optional<RunFolder> folder;
   std::string run_id;
-  if (!plan.options->disable) {
+  if (!is_off(*plan.options)) {
     if (make_folder(plan, folder)->path().empty())
       return say("run: %s", folder->problem().c_str()), kExitRefused;
     run_id = getenv(kRunIdVariable);
@@ -105,7 +105,8 @@ int run_command(std::span<char*> words) {
   if (log && !log->problem().empty()) say("warning: the log is not complete: %s", log->problem().c_str());
   if (folder && !quiet) say_summary(*folder, run_id, ending, took, verbose);
   if (!folder && !quiet && verbose) {
-    say("done (%s). Tidepool is switched off (--disable or TIDEPOOL_DISABLE): nothing was managed.",
+    say("done (%s). Tidepool is switched off (--mode off or --disable, or their variables): nothing was "
+        "managed.",
         ended_how(ending).c_str());
   }
   folder.reset();

@@ -89,7 +89,7 @@ std::optional<int> prepare_run(std::span<char*> words, RunPlan& plan) {
     return program.exit_code;
   }
   plan.program = program.path;
-  if (plan.options->disable) return std::nullopt;
+  if (is_off(*plan.options)) return std::nullopt;
   if (const auto problem = prepare_preload(program.path)) return refuse(*problem);
   if (!plan.options->run_dir.empty()) {
     const char* const text = plan.options->run_dir.c_str();
@@ -119,7 +119,7 @@ std::string dry_run_text(const RunPlan& plan) {
   if (!plan.run_dir.empty()) set.push_back("TIDEPOOL_RUN_DIR=" + plan.run_dir);
   std::sort(set.begin(), set.end());
   std::string text;
-  if (plan.run_dir.empty() && !plan.options->disable)
+  if (plan.run_dir.empty() && !is_off(*plan.options))
     text = "# TIDEPOOL_RUN_DIR will name a private folder that lasts as long as the run.\n";
   for (const std::string& entry : set) text += shell_assignment(entry) + " \\\n";
   std::string command;

@@ -76,6 +76,7 @@ struct Totals {
   Moves moves;
   std::uint64_t bytes_out = 0;
   std::uint64_t bytes_in = 0;
+  bool is_observed = false;
 };
 
 /// Collects what the report says from the records.
@@ -156,7 +157,9 @@ class Tally {
   };
 
   void take(const RecordHead&, const ThreadRecord&) {}
-  void take(const RecordHead&, const DeviceRecord&) {}
+  void take(const RecordHead&, const DeviceRecord& record) {
+    if (record.is_observed) totals.is_observed = true;
+  }
   void take(const RecordHead&, const KernelRecord& record) {
     kernels_[record.kernel].name = readable(std::string(record.name));
   }
@@ -307,6 +310,7 @@ TraceReport read_trace_report(const std::string& path, std::size_t most_blocks) 
   report.iterations = finder.verdict();
   say("trace", tally.operations(reader));
   for (std::string& line : missing(reader)) say("", std::move(line));
+  if (tally.totals.is_observed) say("", "the memory was only watched: nothing moved");
   say("steps", describe(report.iterations));
   for (std::string& line : tally.top_kernels(kShownKernels)) {
     say(report.lines.back().title == "steps" ? "kernels" : "", std::move(line));

@@ -27,7 +27,7 @@ TIMES = (1, 10, 100)
 ERRORS = {"CUDA_ERROR_OUT_OF_MEMORY": "cudaErrorMemoryAllocation", "CUDA_ERROR_UNKNOWN": "cudaErrorUnknown"}
 # What a plan cannot make fail (docs/reference/fault-plans.md).
 IMMUNE = {"cuGetProcAddress", "cuGetProcAddress_v2"}
-# "The program runs without Tidepool": nothing holds the budget then.
+# The program runs without Tidepool, or its memory is only watched: nothing holds the budget then.
 UNMANAGED = "TP1011"
 # Questions about device, context or stream: what cannot be answered is not managed, and does not count in the budget.
 START = {
