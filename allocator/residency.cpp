@@ -143,7 +143,7 @@ Status Residency::bring_all(std::span<const BlockId> set, WorkName what) noexcep
     if (state == BlockState::kReserved || state == BlockState::kOut) absent += block.span - block.backed();
   }
   const Bytes in_the_way = kept() - staying;
-  if (whole + in_the_way > pool_.limit()) {
+  if (!fits(whole + in_the_way)) {
     report<Msg::TP2001>(WorkName::Text(what).c_str(), BytesText(whole).c_str(),
                         BytesText(pool_.limit()).c_str(), BytesText(in_the_way).c_str(),
                         BytesText(whole + in_the_way).c_str());
@@ -349,9 +349,16 @@ Status Residency::refuse_to_keep(Bytes asked) noexcept {
   return count_refusal();
 }
 
-bool Residency::may_keep(Bytes span) const noexcept {
-  const Bytes needed = std::max(largest(), Bytes(largest_set_.load(std::memory_order_relaxed)));
-  return kept() + span + needed <= pool_.limit();
+Bytes Residency::least() const noexcept {
+  return kept() + std::max(largest(), Bytes(largest_set_.load(std::memory_order_relaxed)));
+}
+
+bool Residency::may_keep(Bytes span) noexcept {
+  return fits(least() + span);
+}
+
+bool Residency::fits(Bytes needed) noexcept {
+  return needed <= pool_.limit() || (grow_ != nullptr && grow_(grow_self_, needed));
 }
 
 Status Residency::freeze(std::span<const BlockId> live, WorkName what) noexcept {

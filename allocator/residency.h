@@ -94,6 +94,13 @@ class Residency {
   /// The largest block that may move, or up to an eighth more.
   [[nodiscard]] Bytes largest() const noexcept { return census_.largest(); }
 
+  /// Runs `change` while no thread is in the slow path. It must not come back here.
+  template <class Change>
+  void between_turns(Change&& change) noexcept {
+    const TurnstileGuard turn(turnstile_);
+    change();
+  }
+
   /// Gives memory back to the driver until at most so much is held, as far as anything can move now. True if
   /// that was reached. Other owners of the slow path see nothing of it: the limit stays what it is.
   bool shrink_to(Bytes most) noexcept;
@@ -110,7 +117,17 @@ class Residency {
   static Status count_refusal() noexcept;
   /// False if keeping so much more would leave no room for the largest block that moves, or for the most that
   /// one launch has brought together so far.
-  [[nodiscard]] bool may_keep(Bytes span) const noexcept;
+  [[nodiscard]] bool may_keep(Bytes span) noexcept;
+  /// What the limit may not fall below: what is kept, and the largest block that moves or the most that one
+  /// launch has brought together so far.
+  [[nodiscard]] Bytes least() const noexcept;
+  /// May so much be held? Where it may not, whoever keeps the limit is asked to raise it.
+  [[nodiscard]] bool fits(Bytes needed) noexcept;
+  /// Who is asked; `grow` runs in the slow path as well and must not come back here.
+  void on_need(bool (*grow)(void* self, Bytes limit), void* self) noexcept {
+    grow_ = grow;
+    grow_self_ = self;
+  }
   /// keep() for all allocated blocks; from then on nothing is evicted.
   Status freeze(std::span<const BlockId> live, WorkName what) noexcept;
 
@@ -233,8 +250,9 @@ class Residency {
   std::atomic<bool> frozen_{false};
   std::atomic<bool> freezing_{false};
   std::atomic<std::uint64_t> kept_bytes_{0};
-  std::atomic<std::uint64_t> largest_set_{
-      0};                           // bytes of blocks that move, of one launch; written with the turnstile
+  std::atomic<std::uint64_t> largest_set_{0};  // bytes of blocks that move, of one launch; by the owner
+  bool (*grow_)(void* self, Bytes limit) = nullptr;
+  void* grow_self_ = nullptr;
   std::deque<Eviction> evictions_;  // turnstile
   std::deque<Incoming> incoming_;   // turnstile
   std::deque<Lost> lost_;           // turnstile

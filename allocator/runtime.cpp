@@ -34,7 +34,9 @@ DeviceResult<Runtime*> Runtime::create(Device& device, const Options& options, B
     return Err{status};
   }
   StatsPage::instance().set(Metric::device_capacity_bytes, capacity.count());
-  emit<Ev::budget>(capacity, total);
+  StatsPage::instance().raise(Metric::device_capacity_bytes_peak, capacity.count());
+  emit<Ev::budget>(capacity, total, Bytes(), std::uint64_t{0});
+  runtime->obey();  // what was asked before there was a device to ask it of
   return runtime;
 }
 
@@ -51,7 +53,10 @@ Runtime::Runtime(Device& device, std::unique_ptr<Arena> arena, const Options& op
       slabs_(*arena_, residency_, streams_),
       epochs_(EpochRegistry::instance()),
       budget_(options.device_budget),
-      capacity_(capacity.count()) {
+      capacity_(capacity.count()),
+      most_(capacity.count()) {
+  residency_.on_need([](void* self, Bytes limit) { return static_cast<Runtime*>(self)->grow_limit(limit); },
+                     this);
   if (options.check == CheckLevel::kUnmap) pool_.attend_always();
   // A thread's own default stream ends with the thread.
   epochs_.on_thread_exit([](void* self) { static_cast<Runtime*>(self)->stream_destroyed(kPerThreadStream); },
@@ -60,43 +65,6 @@ Runtime::Runtime(Device& device, std::unique_ptr<Arena> arena, const Options& op
 
 Runtime::~Runtime() {
   epochs_.on_thread_exit(nullptr, nullptr);
-}
-
-void Runtime::set_budget(Amount budget) noexcept {
-  {
-    const std::lock_guard guard(limits_lock_);
-    budget_ = budget;
-    apply_limit();
-  }
-  if (pool_.is_over_limit() && !residency_.shrink_to(pool_.limit())) {
-    report<Msg::TP2006>(BytesText(capacity()).c_str(), BytesText(pool_.created() + outside()).c_str());
-  }
-}
-
-void Runtime::set_outside(Bytes outside) noexcept {
-  const std::lock_guard guard(limits_lock_);
-  if (outside == this->outside()) return;
-  outside_.store(outside.count(), std::memory_order_relaxed);
-  apply_limit();
-}
-
-bool Runtime::keep_limit() noexcept {
-  return !pool_.is_over_limit() || residency_.shrink_to(pool_.limit());
-}
-
-bool Runtime::give_back(Bytes size) noexcept {
-  const Bytes before = pool_.created();
-  (void)residency_.shrink_to(before - size);
-  return pool_.created() < before;
-}
-
-void Runtime::apply_limit() noexcept {
-  Options options = options_;
-  options.device_budget = budget_;
-  const Bytes capacity = device_capacity_of(options, device_.total_memory());
-  capacity_.store(capacity.count(), std::memory_order_relaxed);
-  pool_.set_limit(Arena::kChunk * ((capacity - outside()) / Arena::kChunk));
-  StatsPage::instance().set(Metric::device_capacity_bytes, capacity.count());
 }
 
 Bytes Runtime::allocated() const noexcept {
@@ -118,7 +86,8 @@ bool Runtime::reserve(Bytes span) noexcept {
   const Bytes total = allocated();
   const Bytes exchange = total <= pool_.limit() ? Bytes() : std::max(residency_.largest(), span) * 2;
   const bool fits = total <= pool_.limit();
-  if (span > movable || (!fits && total + exchange > pool_.limit() + host_.budget())) {
+  const bool is_held = fits || residency_.fits(total + exchange - host_.budget());
+  if (!is_held || (span > movable && !residency_.fits(residency_.kept() + span))) {
     block_bytes_.fetch_sub(span.count(), std::memory_order_relaxed);
     return false;
   }
@@ -153,6 +122,7 @@ Status Runtime::be_a_barrier(StreamHandle handle, Stream& stream) noexcept {
 
 DeviceResult<DevicePtr> Runtime::allocate_for(Bytes size, Stream* stream, std::uint8_t tag) noexcept {
   if (size == Bytes()) return Err{kInvalidValue};
+  obey();
   const bool is_small = size <= SlabHeap::kLargest && size < min_block_;
   const std::uint16_t order = stream != nullptr ? stream->index() : std::uint16_t{0};
   DeviceResult<DevicePtr> at =
@@ -326,7 +296,7 @@ Status Runtime::freeze(WorkName what) noexcept {
     live.push_back(id);
     total += block.span;
   });
-  if (total > pool_.limit()) {
+  if (!residency_.fits(total)) {
     report<Msg::TP2102>(BytesText(total).c_str(), WorkName::Text(what).c_str(),
                         BytesText(pool_.limit()).c_str());
     return Residency::count_refusal();

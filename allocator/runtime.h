@@ -13,6 +13,7 @@
 #include "allocator/residency.h"
 #include "allocator/slab.h"
 #include "allocator/streams.h"
+#include "allocator/support/budget_control.h"
 #include "allocator/support/no_cancel.h"
 #include "allocator/support/options.h"
 
@@ -38,8 +39,15 @@ class Runtime {
   /// What of it is neither allocated here nor held outside.
   [[nodiscard]] Bytes free_bytes() const noexcept { return capacity() - outside() - allocated(); }
   /// Changes the budget while the program runs: blocks leave until it is kept, as far as they can move now;
-  /// what cannot leaves at later launches. Waits for device work.
-  void set_budget(Amount budget) noexcept;
+  /// what cannot leaves at later launches. It does not become less than what the program is known to
+  /// need at once, and grows again where it turns out to need more. Waits for device work.
+  BudgetOutcome set_budget(Amount budget) noexcept;
+  /// Does what was asked of the process from outside (`tidepool set`), if anything was. Whoever asks for
+  /// memory, or for work that uses it, does so first. Two loads where nothing was asked.
+  void obey() noexcept {
+    if (listener_.is_asked()) [[unlikely]]
+      obey_request();
+  }
   /// Memory that the process holds on the device without us, which counts against the budget from here on.
   void set_outside(Bytes outside) noexcept;
   /// Blocks leave until no more is held than may be; false: not enough could move now. Waits for device work.
@@ -90,7 +98,10 @@ class Runtime {
   /// follow.
   Status keep(DevicePtr at, WorkName what) noexcept;
   /// The same for all of these blocks that are live; if it fails, none of them was kept by it.
-  Status keep(std::span<const BlockId> ids, WorkName what) noexcept { return residency_.keep(ids, what); }
+  Status keep(std::span<const BlockId> ids, WorkName what) noexcept {
+    obey();
+    return residency_.keep(ids, what);
+  }
   /// keep() for everything, now and later: from here on nothing is evicted. kOutOfMemory, with a message that
   /// names `what`: not everything fits, and nothing has changed.
   Status freeze(WorkName what) noexcept;
@@ -116,7 +127,13 @@ class Runtime {
   Runtime(Device& device, std::unique_ptr<Arena> arena, const Options& options, Bytes capacity,
           Bytes host_budget) noexcept;
 
-  void apply_limit() noexcept;
+  /// Is there more to do before work is let through than to see to its blocks?
+  [[nodiscard]] bool must_look() const noexcept { return pool_.wants_attention() || listener_.is_asked(); }
+  [[gnu::cold]] void obey_request() noexcept;
+  [[nodiscard]] BudgetOutcome change_budget(Amount budget) noexcept;  // requests_lock_ held
+  bool grow_limit(Bytes limit) noexcept;
+  void shrink_to_budget(BudgetOutcome& outcome) noexcept;
+  void apply_limit() noexcept;  // limits_lock_ held
   bool all_usable(std::span<const BlockId> set) const noexcept;
   Use note_uses(std::span<const BlockId> set, Stream* stream) noexcept;
   void note_other_use(Block& block, Use use) noexcept;
@@ -139,10 +156,14 @@ class Runtime {
   SlabHeap slabs_;
   EpochRegistry& epochs_;
 
-  std::mutex limits_lock_;  // budget_ and whoever works out the limit
+  BudgetListener listener_;
+  std::mutex requests_lock_;  // whoever takes a request and sees to it; taken before the slow path's turn
+  std::mutex limits_lock_;    // budget_ and whoever works out the limit; the last of all locks
   Amount budget_;
   std::atomic<std::uint64_t> capacity_;
   std::atomic<std::uint64_t> outside_{0};
+  std::uint64_t most_;   // limits_lock_; the most that capacity_ was asked to be
+  std::byte apart_[64];  // what every launch reads does not share a line with what allocations write
   std::atomic<std::uint64_t> block_bytes_{0};  // allocated, without slabs
 };
 
@@ -155,7 +176,7 @@ template <class Enqueue>
     std::uint64_t touching = 0;
     for (const BlockId id : set) touching |= EpochRegistry::bit_of(id);
     EpochGuard epoch(slot, touching);
-    if (all_usable(set) && !pool_.wants_attention()) [[likely]] {
+    if (all_usable(set) && !must_look()) [[likely]] {
       const int code = enqueue();
       note_uses(set, stream);
       return code;
@@ -168,7 +189,8 @@ template <class Call>
 [[gnu::noinline]] int Runtime::call_blocking(std::span<const BlockId> set, StreamHandle handle, WorkName what,
                                              Call&& call) noexcept {
   const NoCancel no_cancel;
-  if (pool_.is_over_limit()) (void)residency_.shrink_to(pool_.limit());
+  obey();
+  if (pool_.is_over_limit()) (void)keep_limit();
   Stream* stream = streams_.find(handle);
   if (const Status status = residency_.make_resident(set, stream, what); !status.ok()) return status.code();
   const auto run = [&] {

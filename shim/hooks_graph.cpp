@@ -73,7 +73,10 @@ constexpr auto kGiveNode = [](const auto& call, auto... args) noexcept {
 
 // What it uses is kept; but a free has to wait for the stream's context.
 constexpr auto kGraphLaunch = [](const auto& call, CUgraphExec exec, CUstream stream) noexcept {
-  if (managed() != nullptr) (void)is_followed(stream);
+  if (runtime::Runtime* runtime = managed()) {
+    runtime->obey();
+    (void)is_followed(stream);
+  }
   const CUresult result = call(exec, stream);
   if (recording() && result == CUDA_SUCCESS) [[unlikely]]
     record_graph(stream_of(stream, call.kPerThread));

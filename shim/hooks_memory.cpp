@@ -57,6 +57,7 @@ constexpr auto kGetInfo = [](const auto& call, std::size_t* free, std::size_t* t
   if (result != CUDA_SUCCESS) return result;
   runtime::Runtime* runtime = managed_here();
   if (runtime == nullptr) return result;
+  runtime->obey();
   const Bytes capacity = runtime->capacity();
   if (total != nullptr) *total = capacity.count();
   if (free != nullptr) *free = runtime->free_bytes().count();

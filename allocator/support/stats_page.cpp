@@ -31,6 +31,31 @@ StatsPageLayout* map_page(int fd, void* where) noexcept {
   return got == MAP_FAILED ? nullptr : static_cast<StatsPageLayout*>(got);
 }
 
+const char* run_id() noexcept {
+  const char* const id = std::getenv(kRunIdVariable);
+  return id == nullptr ? "" : id;
+}
+
+/// What was asked of the program of this run that became this one by exec; 0: nothing.
+std::uint64_t asked_before_exec(const char* run_dir) noexcept {
+  const int fd = open_last_run_file(run_dir, "stats");
+  if (fd < 0) return 0;
+  alignas(StatsPageLayout) char start[offsetof(StatsPageLayout, budget) + sizeof(std::uint64_t)];
+  const ssize_t got = pread(fd, start, sizeof start, 0);
+  close(fd);
+  if (got != static_cast<ssize_t>(sizeof start)) return 0;
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint64_t asked;
+  std::memcpy(&magic, start + offsetof(StatsPageLayout, magic), sizeof magic);
+  std::memcpy(&version, start + offsetof(StatsPageLayout, version), sizeof version);
+  std::memcpy(&asked, start + offsetof(StatsPageLayout, budget), sizeof asked);
+  const char* const id = start + offsetof(StatsPageLayout, run_id);
+  const bool is_ours = magic == kStatsPageMagic && version == kStatsPageVersion &&
+                       std::strncmp(id, run_id(), sizeof(StatsPageLayout::run_id) - 1) == 0;
+  return is_ours ? asked : 0;
+}
+
 void fill_header(StatsPageLayout& page) noexcept {
   timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
@@ -39,8 +64,7 @@ void fill_header(StatsPageLayout& page) noexcept {
   page.pid = getpid();
   page.start_unix_ns = static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
   TextWriter(page.program, sizeof page.program).put(program_invocation_short_name);
-  const char* const run_id = std::getenv(kRunIdVariable);
-  TextWriter(page.run_id, sizeof page.run_id).put(run_id == nullptr ? "" : run_id);
+  TextWriter(page.run_id, sizeof page.run_id).put(run_id());
   page.magic.store(kStatsPageMagic, std::memory_order_release);
 }
 
@@ -62,6 +86,7 @@ StatsPage& StatsPage::attach(const char* run_dir) noexcept {
   stats.attached_ = true;
   if (run_dir == nullptr || run_dir[0] == '\0' || std::strlen(run_dir) >= sizeof stats.run_dir_) return stats;
   const int saved_errno = errno;
+  const std::uint64_t asked = asked_before_exec(run_dir);
   const int fd = create_run_file(run_dir, "stats", sizeof(StatsPageLayout));
   StatsPageLayout* const page = fd < 0 ? nullptr : map_page(fd, nullptr);
   if (page != nullptr) {
@@ -69,6 +94,7 @@ StatsPage& StatsPage::attach(const char* run_dir) noexcept {
       page->cells[i].value.store(private_page.cells[i].value.load(std::memory_order_relaxed),
                                  std::memory_order_relaxed);
     }
+    page->budget.asked.store(asked, std::memory_order_relaxed);
     fill_header(*page);
     TextWriter(stats.run_dir_, sizeof stats.run_dir_).put(run_dir);
     stats.page_ = page;
@@ -81,6 +107,7 @@ StatsPage& StatsPage::attach(const char* run_dir) noexcept {
 
 void StatsPage::reset_after_fork() noexcept {
   const int saved_errno = errno;
+  const std::uint64_t asked = page_->budget.asked.load(std::memory_order_relaxed);
   if (is_file_) {
     const int fd = create_run_file(run_dir_, "stats", sizeof(StatsPageLayout));
     is_file_ = fd >= 0 && map_page(fd, page_) != nullptr;
@@ -89,6 +116,7 @@ void StatsPage::reset_after_fork() noexcept {
     if (!is_file_) page_ = &private_page;
   }
   if (is_file_) {
+    page_->budget.asked.store(asked, std::memory_order_relaxed);
     fill_header(*page_);
   } else {
     for (StatsPageLayout::Cell& each : page_->cells) each.value.store(0, std::memory_order_relaxed);

@@ -6,6 +6,8 @@
 #include <span>
 #include <type_traits>
 
+#include "allocator/support/budget_control.h"
+
 namespace tidepool {
 
 /// Which number: one enumerator per row of metrics.def.
@@ -39,7 +41,7 @@ inline constexpr std::size_t kMetricCount = 0
     ;
 
 inline constexpr std::uint64_t kStatsPageMagic = 0x7473'6c6f'6f70'6474;  // "tdpoolst" in memory
-inline constexpr std::uint32_t kStatsPageVersion = 4;
+inline constexpr std::uint32_t kStatsPageVersion = 5;
 
 /// The file `<run_dir>/stats.<pid>` as it lies on disk; host byte order. A reader takes a file whose magic,
 /// version and metric_count are its own and refuses any other.
@@ -51,6 +53,9 @@ struct StatsPageLayout {
   std::int64_t start_unix_ns;  ///< CLOCK_REALTIME when the page was made
   char program[64];            ///< name of the program, cut and zero-terminated
   char run_id[32];             ///< kRunIdVariable, zero-terminated; empty without tidepool run
+  /// The one part that other processes write. A program that this one becomes by exec takes over what was
+  /// asked.
+  BudgetControl budget;
   /// Each number has a cache line of its own: threads that count different things do not disturb each other.
   struct alignas(64) Cell {
     std::atomic<std::uint64_t> value;
@@ -76,7 +81,7 @@ class StatsPage {
   static StatsPage& attach(const char* run_dir) noexcept;
 
   /// In the child after fork(): all numbers start at zero in a file of the child's own. The parent's page is
-  /// no longer reachable. Async-signal-safe.
+  /// no longer reachable. What was asked of the parent is asked of the child. Async-signal-safe.
   void reset_after_fork() noexcept;
 
   void add(Metric metric, std::uint64_t n) noexcept { cell(metric).fetch_add(n, std::memory_order_relaxed); }
@@ -96,6 +101,9 @@ class StatsPage {
   [[nodiscard]] std::uint64_t get(Metric metric) noexcept {
     return cell(metric).load(std::memory_order_relaxed);
   }
+
+  /// What others ask of this process, and its answers.
+  [[nodiscard]] BudgetControl& budget_control() noexcept { return page_->budget; }
 
   /// True when the numbers lie in a file.
   [[nodiscard]] bool is_file() const noexcept { return is_file_; }

@@ -31,7 +31,7 @@ expect 'cheap full off' tidepool run --check ''
 expect 'full' tidepool run --check = f
 expect '' tidepool run --device-budget ''
 expect '--json' tidepool env --j
-expect 'TP2001 TP2002 TP2003 TP2004 TP2005 TP2006' tidepool explain TP200
+expect 'TP2001 TP2002 TP2003 TP2004 TP2005 TP2006 TP2007' tidepool explain TP200
 expect 'TIDEPOOL_DEVICE_BUDGET TIDEPOOL_DEVICE_RESERVE' tidepool explain TIDEPOOL_DEV
 expect 'zsh' tidepool completion z
 # The program and what follows it.

@@ -80,7 +80,7 @@ TEST_CASE("events: each is one line of JSON with its fields") {
   const OpenRing open(folder);
   emit<Ev::process_start>(7);
   emit<Ev::mode_change>(2);
-  emit<Ev::budget>(MiB(16), GiB(1));
+  emit<Ev::budget>(MiB(16), GiB(1), Bytes(), std::uint64_t{0});
   emit<Ev::block_out>(0x7f0000200000, Bytes(5));
   emit<Ev::wait>(Nanos(1500));
   emit<Ev::warning>(Msg::TP2003, "a \"text\"\n");
@@ -98,7 +98,8 @@ TEST_CASE("events: each is one line of JSON with its fields") {
             ",\"lvl\":\"I\",\"sub\":\"run\",\"ev\":\"process_start\"" + tid + ",\"parent\":7}",
             ",\"lvl\":\"I\",\"sub\":\"run\",\"ev\":\"mode_change\"" + tid + ",\"to\":\"passthrough\"}",
             ",\"lvl\":\"I\",\"sub\":\"memory\",\"ev\":\"budget\"" + tid +
-                ",\"capacity_bytes\":16777216,\"device_bytes\":1073741824}",
+                ",\"capacity_bytes\":16777216,\"device_bytes\":1073741824,\"before_bytes\":0,\"cause\":"
+                "\"start\"}",
             ",\"lvl\":\"D\",\"sub\":\"swap\",\"ev\":\"block_out\"" + tid +
                 ",\"block\":\"0x7f0000200000\",\"bytes\":5}",
             ",\"lvl\":\"D\",\"sub\":\"swap\",\"ev\":\"wait\"" + tid + ",\"wait_ns\":1500}",
@@ -114,7 +115,7 @@ TEST_CASE("events: nothing is recorded below the level, without a folder, or wit
   {
     const OpenRing open(folder, "off");
     CHECK_FALSE(EventRing::instance().is_open());
-    emit<Ev::budget>(Bytes(1), Bytes(2));
+    emit<Ev::budget>(Bytes(1), Bytes(2), Bytes(), std::uint64_t{0});
   }
   CHECK(names_in(folder.path()).empty());
   EventRing::instance().open("", levels("trace"));
@@ -122,7 +123,7 @@ TEST_CASE("events: nothing is recorded below the level, without a folder, or wit
   EventRing::instance().open("/no/such/folder", levels("trace"));
   CHECK_FALSE(EventRing::instance().is_open());
   const OpenRing open(folder, "warn,swap=debug");
-  emit<Ev::budget>(Bytes(1), Bytes(2));
+  emit<Ev::budget>(Bytes(1), Bytes(2), Bytes(), std::uint64_t{0});
   emit<Ev::wait>(Nanos(1));
   auto reader = EventReader::open(ring_of(folder));
   REQUIRE(reader);

@@ -39,7 +39,7 @@ void record_as_told() {
   const char* const slash = std::strchr(told, '/');
   const std::uint64_t count = std::strtoull(told, nullptr, 10);
   for (std::uint64_t i = 0; i < count; ++i) {
-    emit<Ev::budget>(Bytes(i), Bytes(i));
+    emit<Ev::budget>(Bytes(i), Bytes(i), Bytes(), std::uint64_t{0});
     emit<Ev::wait>(Nanos(static_cast<std::int64_t>(i)));
     if (slash != nullptr && i % 20 == 19)
       usleep(static_cast<useconds_t>(std::strtoul(slash + 1, nullptr, 10)));

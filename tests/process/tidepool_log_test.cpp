@@ -61,7 +61,8 @@ TEST_CASE("log: a header, the events, and how the program ended") {
   CHECK(lines[0].find("\"argv\":[\"sh\",\"-c\",\"exit 6\"],\"options\":{\"run_dir\":\"") !=
         std::string::npos);
   CHECK(lines[1].find("\"ev\":\"budget\"") != std::string::npos);
-  CHECK(lines[1].find("\"capacity_bytes\":0,\"device_bytes\":0}") != std::string::npos);
+  CHECK(lines[1].find("\"capacity_bytes\":0,\"device_bytes\":0,\"before_bytes\":0,\"cause\":\"start\"}") !=
+        std::string::npos);
   CHECK(lines[4].find("\"ev\":\"run_end\"") != std::string::npos);
   CHECK(lines[4].find("\"exit_code\":6,\"signal\":0,\"took_ns\":") != std::string::npos);
   CHECK(is_json((folder / "run") + "/" + logs[0]));

@@ -37,6 +37,14 @@ TEST_CASE("summary: one line says what was needed, where it fitted and what move
   CHECK(got.out.empty());
 }
 
+TEST_CASE("summary: a budget that was lowered meanwhile is told with the one before") {
+  ScratchFolder tmp;
+  const std::string numbers = std::string(kNumbers) + " device_capacity_bytes_peak=62914560";
+  const Outcome got = run(job(tmp, {"true"}, numbers.c_str()));
+  CHECK(got.err.find("Needed 96.0 MiB, fitted in 48.0 MiB, before in up to 60.0 MiB (peak 47.9 MiB). ") !=
+        std::string::npos);
+}
+
 TEST_CASE("summary: follows kill -9, and says so") {
   ScratchFolder tmp;
   const Outcome got = run(job(tmp, {"sh", "-c", "kill -9 $$"}));

@@ -10,6 +10,7 @@
 
 #include "allocator/runtime.h"
 #include "allocator/support/options.h"
+#include "allocator/support/stats_page.h"
 #include "tests/fakes/fake_device.h"
 
 namespace tidepool::runtime {
@@ -138,6 +139,54 @@ Bytes run_threads(std::uint64_t seed, int threads, int steps, const char* budget
   return device.copied_to_host();
 }
 
+/// Threads whose budget is changed from outside all the time. Nothing may be refused or lost, and in the end
+/// the last budget is kept. Returns how many of the budgets were taken.
+int run_under_changes(std::uint64_t seed, int threads, int steps) {
+  fakes::FakeDevice device({MiB(256), MiB(2), seed});
+  Options options = default_options();
+  REQUIRE(set_option(options, *find_option("TIDEPOOL_DEVICE_BUDGET"), "32MiB").ok());
+  REQUIRE(set_option(options, *find_option("TIDEPOOL_CHECK"), "full").ok());
+  BudgetControl& control = StatsPage::instance().budget_control();
+  control.asked.store(0);
+  const auto created = Runtime::create(device, options, GiB(4));
+  REQUIRE(created.ok());
+  const std::unique_ptr<Runtime> runtime(*created);
+  std::atomic<int> wrong{0};
+  std::atomic<int> left{threads};
+  std::vector<std::thread> running;
+  std::latch start(threads + 1);
+  for (int i = 0; i < threads; ++i) {
+    running.emplace_back([&, i] {
+      start.arrive_and_wait();
+      Worker(device, *runtime, seed * 100 + static_cast<std::uint64_t>(i), wrong).run(steps);
+      --left;
+    });
+  }
+  int taken = 0;
+  start.arrive_and_wait();
+  for (std::mt19937_64 random(seed); left > 0;) {
+    const BudgetRequest request = control.ask(Amount::bytes(MiB(16 + random() % 32)));
+    for (int nap = 0; nap < 100 && left > 0; ++nap) std::this_thread::yield();
+    if (control.answers[0].taken.load() == request.raw()) ++taken;
+  }
+  for (std::thread& thread : running) thread.join();
+  control.ask(Amount::bytes(MiB(16)));
+  runtime->obey();
+  device.run_all();
+  runtime->obey();
+  INFO("seed " << seed);
+  const char* broken = runtime->check();
+  INFO((broken != nullptr ? broken : ""));
+  CHECK(broken == nullptr);
+  CHECK(wrong == 0);
+  CHECK(device.errors().empty());
+  CHECK(device.peak() <= MiB(48));
+  CHECK(runtime->keep_limit());
+  CHECK(device.in_use() <= MiB(16));
+  control.asked.store(0);
+  return taken;
+}
+
 /// Threads that each take most of the device for one launch, and free it at once. Returns how many launches
 /// or calls were refused.
 int refusals(std::uint64_t seed, int threads, int steps) {
@@ -196,6 +245,12 @@ TEST_CASE("race: threads that take each other's addresses away keep their bytes,
     CHECK(run_threads(seed, 4, 200, "120MiB", MiB(120), "unmap") == Bytes());
     CHECK(run_threads(seed, 4, 200, "16MiB", MiB(16), "unmap") > Bytes());
   }
+}
+
+TEST_CASE("race: a budget that changes all the time costs nobody a byte or a launch") {
+  int taken = 0;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) taken += run_under_changes(seed, 4, 500);
+  CHECK(taken > 0);
 }
 
 TEST_CASE("race: threads whose blocks all fit share the fast path") {

@@ -10,10 +10,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "allocator/support/options.h"
 #include "allocator/support/stats_page.h"
 
 namespace tidepool {
@@ -199,6 +201,59 @@ TEST_CASE("metrics: rows follow the naming rules") {
     const std::string unit = row.unit;
     CHECK((unit.empty() || name.find("_" + unit) != std::string::npos));
   }
+}
+
+/// The word that is asked in a page file.
+std::uint64_t asked_in(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  in.seekg(offsetof(StatsPageLayout, budget));
+  std::uint64_t word = ~std::uint64_t{0};
+  in.read(reinterpret_cast<char*>(&word), sizeof word);
+  return word;
+}
+
+TEST_CASE("stats page: what was asked of a process is asked of what it forks and of what it becomes") {
+  TemporaryFolder folder;
+  std::uint64_t asked = 0;
+  const auto [pid, status] = in_child([&] {
+    StatsPage::attach(folder.path.c_str());
+    StatsPage::instance().budget_control().ask(Amount::share(500'000));
+    if (fork() == 0) {
+      StatsPage::instance().reset_after_fork();
+      _exit(0);
+    }
+    wait(nullptr);
+    // As after exec: a process with this id that knows nothing yet.
+    StatsPage::instance().~StatsPage();
+    new (&StatsPage::instance()) StatsPage;
+    StatsPage::attach(folder.path.c_str());
+  });
+  REQUIRE(status == 0);
+  std::size_t pages = 0;
+  for (const auto& entry : fs::directory_iterator(folder.path)) {
+    if (asked == 0) asked = asked_in(entry.path());
+    CHECK(asked_in(entry.path()) == asked);
+    ++pages;
+  }
+  CHECK(pages == 3);
+  CHECK(BudgetRequest::from_raw(asked).amount() == Amount::share(500'000));
+  CHECK(fs::exists(folder.path + "/stats." + std::to_string(pid) + ".1"));
+}
+
+TEST_CASE("stats page: a process of another run that had the same id leaves nothing behind") {
+  TemporaryFolder folder;
+  const auto [pid, status] = in_child([&] {
+    setenv(kRunIdVariable, "1-1", 1);
+    StatsPage::attach(folder.path.c_str());
+    StatsPage::instance().budget_control().ask(Amount::share(500'000));
+    setenv(kRunIdVariable, "1-2", 1);
+    StatsPage::instance().~StatsPage();
+    new (&StatsPage::instance()) StatsPage;
+    StatsPage::attach(folder.path.c_str());
+  });
+  REQUIRE(status == 0);
+  CHECK(asked_in(folder.path + "/stats." + std::to_string(pid)) != 0);
+  CHECK(asked_in(folder.path + "/stats." + std::to_string(pid) + ".1") == 0);
 }
 
 }  // namespace

@@ -30,13 +30,15 @@ std::string warned(std::uint64_t warnings) {
 std::string needed(const ProcessStats& p) {
   const std::uint64_t held = p.get(Metric::allocated_bytes_peak);
   const std::uint64_t capacity = p.get(Metric::device_capacity_bytes);
+  const std::uint64_t most = p.get(Metric::device_capacity_bytes_peak);
   const std::uint64_t refused = p.get(Metric::out_of_memory_total);
   const std::uint64_t wanted = p.get(Metric::refused_bytes_peak);
   std::string text = "eeded " + shown(held) +
                      (refused > 0        ? " in "
                       : held <= capacity ? " of "
                                          : ", fitted in ") +
-                     shown(capacity) + " (peak " + shown(p.get(Metric::device_resident_bytes_peak)) + "). ";
+                     shown(capacity) + (most > capacity ? ", before in up to " + shown(most) : "") +
+                     " (peak " + shown(p.get(Metric::device_resident_bytes_peak)) + "). ";
   if (refused > 0) {
     text += "Out of memory " + times(refused);
     if (wanted > held) text += ", with " + shown(wanted) + " wanted";
