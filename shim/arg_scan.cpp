@@ -73,14 +73,8 @@ Layout* read_layout(const RealDriver& driver, CUfunction function, std::uint64_t
   return nullptr;
 }
 
-const Layout* layout_of(const RealDriver& driver, CUfunction function) noexcept {
-  const std::uint64_t generation = g_generation.load(std::memory_order_acquire);
-  for (std::size_t i = slot_of(function), n = 0; n < kSlots; ++i, ++n) {
-    const Layout* layout = g_layouts[i % kSlots].load(std::memory_order_acquire);
-    if (layout == nullptr) break;
-    if (layout->function == function && layout->generation == generation) [[likely]]
-      return layout;
-  }
+[[gnu::noinline, gnu::cold]] const Layout* learn_layout(const RealDriver& driver, CUfunction function,
+                                                        std::uint64_t generation) noexcept {
   const std::lock_guard guard(g_lock);
   Layout* fresh = read_layout(driver, function, generation);
   if (fresh == nullptr) return nullptr;
@@ -93,6 +87,19 @@ const Layout* layout_of(const RealDriver& driver, CUfunction function) noexcept 
     break;
   }
   return fresh;
+}
+
+// In each of the two scans, or the common one would pay for a call.
+[[gnu::always_inline]] inline const Layout* layout_of(const RealDriver& driver,
+                                                      CUfunction function) noexcept {
+  const std::uint64_t generation = g_generation.load(std::memory_order_acquire);
+  for (std::size_t i = slot_of(function), n = 0; n < kSlots; ++i, ++n) {
+    const Layout* layout = g_layouts[i % kSlots].load(std::memory_order_acquire);
+    if (layout == nullptr) break;
+    if (layout->function == function && layout->generation == generation) [[likely]]
+      return layout;
+  }
+  return learn_layout(driver, function, generation);
 }
 
 // cuda.h, cuLaunchKernel: the whole parameter block in one buffer.

@@ -40,8 +40,9 @@ template <class Enqueue>
 
 // Nothing is managed. By value, so that a managed launch can keep its arguments in registers.
 template <class C, class... A>
-[[gnu::noinline]] CUresult launch_unmanaged(C call, CUfunction function, CUstream stream, void** params,
-                                            void** extra, plan::LaunchRecord shape, A... args) noexcept {
+[[gnu::noinline, gnu::cold]] CUresult launch_unmanaged(C call, CUfunction function, CUstream stream,
+                                                       void** params, void** extra, plan::LaunchRecord shape,
+                                                       A... args) noexcept {
   if (stream == CU_STREAM_PER_THREAD) note_blocking_stream();
   const auto enqueue = [&] { return call(args...); };
   if (!observes() || !recording() || function == nullptr || is_capturing(stream, C::kPerThread))
