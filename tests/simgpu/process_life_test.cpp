@@ -244,7 +244,7 @@ TEST_CASE("process life: what a process had before exec() holds nobody up, its l
   SharedEngines before(*clock, {});
   Nanos start = -1;
   REQUIRE(before.join(simgpu::this_process(), -1, &start));
-  before.promise(70);
+  before.promise(70, true);
   clock->lock.store(simgpu::this_process());
   simgpu::timing::forget_process(*clock, simgpu::this_process());
   CHECK(clock->lock.load() == 0);

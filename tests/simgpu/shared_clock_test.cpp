@@ -319,32 +319,6 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("shared clock: who was passed over is waited for again after its next call") {
-  const SharedMemory memory;
-  SharedEngines::Options options;
-  options.patience = 50ms;
-  SharedEngines slow(memory.at->clock, options);
-  SharedEngines quick(memory.at->clock, options);
-  Nanos start = -1;
-  REQUIRE(slow.join(simgpu::this_process(), -1, &start));
-  REQUIRE(quick.join(simgpu::this_process(), -1, &start));
-  CHECK(start == 0);
-  simgpu::timing::Span span;
-  const Work work{Engine::kCompute, 0, 0, 10};
-  REQUIRE(quick.take(work, 5, true, &span));
-  CHECK(memory.at->clock.escapes.load() == 1);
-  CHECK(quick.take(work, 6, false, &span));
-  slow.enter_call();
-  slow.leave_call();
-  CHECK_FALSE(quick.take(work, 7, false, &span));
-  slow.promise(8);
-  CHECK(quick.take(work, 7, false, &span));
-  CHECK(span.start == 25);
-  // At the same time the one that joined first goes first.
-  CHECK_FALSE(quick.take(work, 8, false, &span));
-  CHECK(slow.take(work, 8, false, &span));
-}
-
 TEST_CASE("shared clock: a process that starts after another has ended goes on from its time") {
   const SharedMemory memory;
   Nanos start = -1;
@@ -352,14 +326,14 @@ TEST_CASE("shared clock: a process that starts after another has ended goes on f
     SharedEngines first(memory.at->clock, {});
     REQUIRE(first.join(simgpu::this_process(), -1, &start));
     CHECK(start == 0);
-    first.promise(1000);
+    first.promise(1000, true);
     first.leave();
   }
   SharedEngines second(memory.at->clock, {});
   REQUIRE(second.join(simgpu::this_process(), -1, &start));
   CHECK(start == 1000);
   // While it runs, one more starts where it is.
-  second.promise(1500);
+  second.promise(1500, true);
   SharedEngines third(memory.at->clock, {});
   REQUIRE(third.join(simgpu::this_process(), -1, &start));
   CHECK(start == 1500);

@@ -119,7 +119,7 @@ struct ProcessSlot {
 /// process itself where there is none) and named to its processes by SIMGPU_MACHINE. It outlives every
 /// process, so reports can be written however those end.
 struct Machine {
-  static constexpr std::uint32_t kVersion = 7;
+  static constexpr std::uint32_t kVersion = 8;
   static constexpr std::size_t kMaxProcesses = 64;
 
   std::atomic<std::uint32_t> version;

@@ -69,8 +69,8 @@ class Engines {
   /// Gives the engine to work that is ready at `ready`. One caller's requests come in the order of `ready`.
   /// False, only if it may not wait: somebody else may still ask for an earlier time.
   virtual bool take(const Work& work, Nanos ready, bool may_wait, Span* out) = 0;
-  /// This caller will ask for no time before `bound`.
-  virtual void promise(Nanos bound) = 0;
+  /// This caller will ask for no time before `bound`; idle: and has nothing queued to ask for.
+  virtual void promise(Nanos bound, bool idle) = 0;
 };
 
 /// Engines that nobody else uses.
@@ -79,7 +79,7 @@ class LocalEngines final : public Engines {
   explicit LocalEngines(const std::array<Link, kDevices>& links) : links_(links) {}
 
   bool take(const Work& work, Nanos ready, bool may_wait, Span* out) override;
-  void promise(Nanos) override {}
+  void promise(Nanos, bool) override {}
 
  private:
   std::array<Link, kDevices> links_;

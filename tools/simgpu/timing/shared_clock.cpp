@@ -17,6 +17,9 @@ using Slot = SharedClock::Slot;
 constexpr long kLookAroundNs = 20'000'000;  ///< between two looks at who is waited for
 /// Who is inside a call is busy, moving bytes perhaps; but it may wait for something that never comes.
 constexpr int kInsideFactor = 100;
+/// Who makes calls may be about to queue work: starting takes many calls and no engine.
+constexpr int kOnlookerFactor = 10;
+constexpr std::uint64_t kOnlookerCalls = 100;
 
 void sleep_on(std::atomic<std::uint32_t>& word, std::uint32_t value) {
   const timespec limit{0, kLookAroundNs};
@@ -101,6 +104,8 @@ bool SharedEngines::join(ProcessNumber self, int rank, Nanos* start) {
     slot.rank.store(rank >= 0 ? static_cast<std::uint64_t>(rank) : clock_.joined.load());
     slot.bound.store(*start);
     slot.calls.store(0);
+    slot.asks.store(0);
+    slot.idle.store(1);
     slot.inside.store(0);
     slot.waits.store(0);
     slot.state.store(SharedClock::kJoined);
@@ -166,7 +171,12 @@ bool SharedEngines::find_blocker(Nanos ready, std::size_t* who) const {
 }
 
 bool SharedEngines::take(const Work& work, Nanos ready, bool may_wait, Span* out) {
-  promise(ready);
+  mine().asks.fetch_add(1, std::memory_order_relaxed);
+  if (mine().state.load(std::memory_order_relaxed) == SharedClock::kLooksOn) {
+    const Locked lock(clock_, self_);
+    mine().state.store(SharedClock::kJoined);
+  }
+  promise(ready, false);
   for (;;) {
     std::size_t blocker = kNobody;
     {
@@ -188,19 +198,21 @@ void SharedEngines::wait_for(std::size_t who, Nanos ready) {
   const std::uint32_t epoch = clock_.epoch.load();
   // Whoever raises a bound from here on sees that somebody waits.
   std::size_t still = kNobody;
+  const auto asleep_since = std::chrono::steady_clock::now();
   if (find_blocker(ready, &still) && still == who) sleep_on(clock_.epoch, epoch);
   mine().waits.store(0);
   clock_.waiting.fetch_sub(1);
-  judge(who);
+  judge(who, std::chrono::steady_clock::now() - asleep_since);
 }
 
-void SharedEngines::judge(std::size_t who) {
+void SharedEngines::judge(std::size_t who, std::chrono::steady_clock::duration slept) {
   const auto now = std::chrono::steady_clock::now();
   const bool expecting = who == kNobody;
   const std::uint64_t calls =
       expecting ? clock_.joined.load() : clock_.slots[who].calls.load(std::memory_order_acquire);
   const std::size_t watched = expecting ? SharedClock::kSlots + 1 : who;
-  if (watched_ != watched || watched_calls_ != calls) {
+  const bool looks = !expecting && looks_on(who, slept);
+  if (!looks && (watched_ != watched || watched_calls_ != calls)) {
     watched_ = watched;
     watched_calls_ = calls;
     watched_since_ = now;
@@ -218,19 +230,33 @@ void SharedEngines::judge(std::size_t who) {
   // Who waits is not to blame, and finds out who is.
   const bool waits = slot.waits.load() != 0;
   const bool inside = slot.inside.load(std::memory_order_acquire) != 0;
-  if (!dead && (waits || waited < options_.patience * (inside ? kInsideFactor : 1))) return;
+  if (!dead && !looks && (waits || waited < options_.patience * (inside ? kInsideFactor : 1))) return;
   const Locked lock(clock_, self_);
   if (slot.state.load() != SharedClock::kJoined) return;
   if (dead) {
     drop(clock_, slot);
   } else {
-    slot.state.store(SharedClock::kPassedOver);
+    slot.state.store(looks ? SharedClock::kLooksOn : SharedClock::kPassedOver);
     clock_.escapes.fetch_add(1);
   }
 }
 
-void SharedEngines::promise(Nanos bound) {
+bool SharedEngines::looks_on(std::size_t who, std::chrono::steady_clock::duration slept) {
+  const Slot& slot = clock_.slots[who];
+  Onlooker& seen = onlookers_[who];
+  const ProcessNumber process = slot.process.load();
+  const std::uint64_t asks = slot.asks.load(std::memory_order_relaxed);
+  const std::uint64_t calls = slot.calls.load(std::memory_order_acquire);
+  const bool idle = slot.idle.load(std::memory_order_relaxed) != 0;
+  if (!idle || seen.process != process || seen.asks != asks) seen = {process, asks, calls, {}};
+  seen.waited += slept;
+  return idle && slot.waits.load() == 0 && seen.waited >= options_.patience * kOnlookerFactor &&
+         calls - seen.calls >= kOnlookerCalls;
+}
+
+void SharedEngines::promise(Nanos bound, bool idle) {
   Slot& slot = mine();
+  slot.idle.store(idle ? 1 : 0, std::memory_order_relaxed);
   if (bound <= slot.bound.load(std::memory_order_relaxed)) return;
   slot.bound.store(bound);
   if (clock_.waiting.load() != 0) tell_others(clock_);

@@ -16,7 +16,12 @@ namespace simgpu::timing {
 struct SharedClock {
   static constexpr std::size_t kSlots = 64;
 
-  enum State : std::uint32_t { kFree, kJoined, kPassedOver };
+  enum State : std::uint32_t {
+    kFree,
+    kJoined,
+    kPassedOver,  ///< not waited for until its next call
+    kLooksOn,     ///< not waited for until it asks for an engine
+  };
 
   struct Slot {
     std::atomic<std::uint32_t> state;
@@ -24,6 +29,8 @@ struct SharedClock {
     std::atomic<std::uint64_t> rank;    ///< who goes first at the same time: the lower one
     std::atomic<Nanos> bound;           ///< it will ask for no engine before this time
     std::atomic<std::uint64_t> calls;   ///< CUDA calls that it began
+    std::atomic<std::uint64_t> asks;    ///< how often it asked for an engine
+    std::atomic<std::uint32_t> idle;    ///< nothing that it queued has yet to run
     std::atomic<std::uint32_t> inside;  ///< threads that are in one
     std::atomic<std::uint32_t> waits;   ///< it waits for others itself
   };
@@ -49,8 +56,9 @@ void forget_process(SharedClock& clock, ProcessNumber process);
 /// really run: a request for time r is granted once no other process can ask for an earlier one. For that
 /// each process says up to where it has come. So the result is the same in every run, except where
 /// SharedClock::escapes counts: a process that makes no CUDA call while others wait for it is passed over
-/// after a while, until its next call. Dead processes are passed over too; that changes no result, because
-/// they ask for nothing more.
+/// after a while, until its next call; one that makes calls but has no work for a device, as a monitor does
+/// that asks how much memory is free, after a longer while, until it has. Dead processes are passed over too;
+/// that changes no result, because they ask for nothing more.
 ///
 /// A process that joins while others run starts at the time of the slowest of them, which is not
 /// reproducible; SharedClock::expected is for those that start together.
@@ -80,7 +88,7 @@ class SharedEngines final : public Engines {
   void stand_aside();
 
   bool take(const Work& work, Nanos ready, bool may_wait, Span* out) override;
-  void promise(Nanos bound) override;
+  void promise(Nanos bound, bool idle) override;
 
  private:
   static constexpr std::size_t kNobody = SharedClock::kSlots;
@@ -89,7 +97,8 @@ class SharedEngines final : public Engines {
   [[nodiscard]] bool blocks(const SharedClock::Slot& other, Nanos ready) const;
   bool find_blocker(Nanos ready, std::size_t* who) const;
   void wait_for(std::size_t who, Nanos ready);
-  void judge(std::size_t who);
+  void judge(std::size_t who, std::chrono::steady_clock::duration slept);
+  bool looks_on(std::size_t who, std::chrono::steady_clock::duration slept);
   void come_back() noexcept;
 
   SharedClock& clock_;
@@ -100,6 +109,13 @@ class SharedEngines final : public Engines {
   std::size_t watched_ = kNobody;
   std::uint64_t watched_calls_ = 0;
   std::chrono::steady_clock::time_point watched_since_;
+  // For each other: how long this process has waited for it since it last had work for an engine.
+  struct Onlooker {
+    ProcessNumber process;
+    std::uint64_t asks, calls;
+    std::chrono::steady_clock::duration waited;
+  };
+  std::array<Onlooker, SharedClock::kSlots> onlookers_{};
 };
 
 }  // namespace simgpu::timing

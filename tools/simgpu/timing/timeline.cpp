@@ -108,7 +108,8 @@ bool Timeline::dispatch_first(bool may_wait) {
 void Timeline::advance() {
   while (!heads_.empty() && heads_.top().ready <= now_ && dispatch_first(false)) {
   }
-  engines_.promise(heads_.empty() ? now_ : std::min(now_, heads_.top().ready));
+  const bool idle = heads_.empty();
+  engines_.promise(idle ? now_ : std::min(now_, heads_.top().ready), idle);
 }
 
 void Timeline::wait(const std::shared_ptr<Lane>& lane, std::uint64_t ticket) {
