@@ -27,7 +27,7 @@ expect '--version' tidepool --v
 expect '--device-budget --device-reserve' tidepool run --device
 expect '--help' tidepool run --device-budget 1GiB --hel
 expect 'cheap' tidepool run --check c
-expect 'cheap full off' tidepool run --check ''
+expect 'cheap full off unmap' tidepool run --check ''
 expect 'full' tidepool run --check = f
 expect '' tidepool run --device-budget ''
 expect '--json' tidepool env --j

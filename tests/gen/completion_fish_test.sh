@@ -18,7 +18,7 @@ expect() {
 }
 expect 'run' 'tidepool ru'
 expect '--device-budget --device-reserve' 'tidepool run --device'
-expect 'cheap full off' 'tidepool run --check '
+expect 'cheap full off unmap' 'tidepool run --check '
 expect '--json' 'tidepool env --j'
 expect 'TP2001 TP2002 TP2003 TP2004 TP2005 TP2006 TP2007' 'tidepool explain TP200'
 expect 'bash fish zsh' 'tidepool completion '
