@@ -54,6 +54,7 @@ bool Residency::make_room(Bytes missing, Patience patience) noexcept {
     // Asked after the look: a free before it is counted here, one after it was still held then.
     if (freed_.added() != frees) continue;
     if (host_is_full_ || !held || monotonic_now() > deadline) return false;
+    const WaitClock clock(Metric::wait_launches_ns_total);
     const timespec nap{0, 50'000};
     ::nanosleep(&nap, nullptr);
   }
@@ -198,7 +199,7 @@ void Residency::begin_copy_out(BlockId id, StateWord chosen) noexcept {
   }
   report<Msg::TP3001>("a copy to the host", copied.error().code());
   // Pieces that did start still write to the slot. If the device does not even answer, it is lost with them.
-  const Status waited = streams_.wait_host(started);
+  const Status waited = wait_host(started, Metric::wait_copy_out_ns_total);
   if (waited.ok()) {
     host_.release(*slot);
     if (++failed_copies_ >= kAttempts) device_error_ = copied.error();
@@ -214,7 +215,8 @@ Status Residency::wait_for(const Eviction& eviction) noexcept {
   if (eviction.copied) {
     if (streams_.passed(eviction.copied)) return kOk;
     StatsPage::instance().add(Metric::copy_out_waits_total, 1);
-    return streams_.wait_host(eviction.copied);
+    waited_for_copy_out_ = true;
+    return wait_host(eviction.copied, Metric::wait_copy_out_ns_total);
   }
   return wait_for_uses(arena_.block(eviction.id));
 }
@@ -278,6 +280,7 @@ void Residency::evict_ahead() noexcept {
 }
 
 bool Residency::shrink_to(Bytes most) noexcept {
+  const WaitClock whole(Metric::wait_ns_total);
   const TurnstileGuard turn(turnstile_);
   wanted_.clear();
   settle_incoming();

@@ -74,7 +74,13 @@ bool Residency::move_to_freed(Block& block, StateWord word, Use last) noexcept {
   return true;
 }
 
+Status Residency::wait_host(Use use, Metric cause) noexcept {
+  const WaitClock clock(cause);
+  return streams_.wait_host(use);
+}
+
 Status Residency::wait_for_uses(const Block& block) noexcept {
+  const WaitClock clock(Metric::wait_work_ns_total);
   if (block.used_widely.load(std::memory_order_acquire)) return device_.synchronize();
   Status status = kOk;
   for (const auto& use : block.uses) {

@@ -4,6 +4,7 @@
 
 #include "allocator/support/message.h"
 #include "allocator/support/stats_page.h"
+#include "allocator/wait_clock.h"
 
 namespace tidepool::runtime {
 
@@ -69,7 +70,10 @@ Bytes HandlePool::take_spare(Bytes missing, std::vector<Extent>& extents) noexce
 Bytes HandlePool::create_new(Bytes missing, std::vector<Extent>& extents) noexcept {
   for (const Bytes size : kClasses) {
     while (missing >= size && created() + size <= limit()) {
-      const DeviceResult<PhysicalHandle> handle = device_.create(size);
+      const DeviceResult<PhysicalHandle> handle = [&] {
+        const WaitClock clock(Metric::wait_mapping_ns_total);
+        return device_.create(size);
+      }();
       if (!handle.ok()) {
         report<Msg::TP3001>("cuMemCreate", handle.error().code());
         break;

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <iterator>
 
+#include "allocator/wait_clock.h"
+
 namespace tidepool::runtime {
 namespace {
 
@@ -62,6 +64,7 @@ Bytes HostArena::pinned() const noexcept {
 Status HostArena::add_chunk() noexcept {
   const Bytes size = std::min(chunk_, budget_ - pinned_);
   if (size == Bytes()) return kOutOfMemory;
+  const WaitClock clock(Metric::wait_pinning_ns_total);
   std::byte* const base = map_pages(size);
   if (base == nullptr) return kOutOfMemory;
   if (const Status status = device_.register_host(base, size); !status.ok()) {

@@ -40,12 +40,14 @@ Status Residency::make_resident(std::span<const BlockId> set, Stream* stream, Wo
     unpin(set);
     const TurnstileGuard turn(turnstile_);
     pin(set);
+    waited_for_copy_out_ = false;
     settle_incoming();
     sweep_evictions();
     // Again where a stale word's block was freed and its id given to a new allocation meanwhile.
     do {
       status = bring_all(set, what);
     } while (status.ok() && !usable_now(set, &copies));
+    if (waited_for_copy_out_) StatsPage::instance().add(Metric::copy_out_waiters_total, 1);
     publish_stats();
   }
   if (status.ok()) status = order_after(stream, copies);
@@ -119,11 +121,11 @@ Status Residency::order_after(Stream* stream, const Copies& copies) noexcept {
   Status status = kOk;
   if (copies.incoming &&
       (stream == nullptr || !streams_.order_after_incoming(*stream, copies.incoming).ok())) {
-    status = streams_.wait_host(copies.incoming);
+    status = wait_host(copies.incoming, Metric::wait_copy_in_ns_total);
   }
   if (!status.ok() || !copies.outgoing) return status;
   if (stream != nullptr && streams_.order(*stream, copies.outgoing).ok()) return kOk;
-  return streams_.wait_host(copies.outgoing);
+  return wait_host(copies.outgoing, Metric::wait_copy_out_ns_total);
 }
 
 Status Residency::bring_all(std::span<const BlockId> set, WorkName what) noexcept {
@@ -210,6 +212,7 @@ Status Residency::bring(BlockId id) noexcept {
 
 // On failure some of it may be mapped: the caller takes that back.
 Status Residency::map_extents(Block& block) noexcept {
+  const WaitClock clock(Metric::wait_mapping_ns_total);
   Status status = kOk;
   const char* call = "cuMemMap";
   DevicePtr at = block.base;
@@ -235,6 +238,7 @@ Status Residency::map_extents(Block& block) noexcept {
 // fails stays, mapped, and with it all before it: still this block's memory, which its next binding
 // completes.
 void Residency::unmap_extents(Block& block) noexcept {
+  const WaitClock clock(Metric::wait_mapping_ns_total);
   std::vector<DevicePtr> at;
   DevicePtr next = block.base;
   for (const Extent& extent : block.extents) {
@@ -261,7 +265,7 @@ Status Residency::copy_in(BlockId id, Block& block) noexcept {
   if (!copied.ok()) {
     report<Msg::TP3001>("a copy to the device", copied.error().code());
     // Pieces that did start still write here: they must pass before the memory serves another block.
-    if (streams_.wait_host(started).ok()) unmap_extents(block);
+    if (wait_host(started, Metric::wait_copy_in_ns_total).ok()) unmap_extents(block);
     return copied.error();
   }
   Recorder::move(id, plan::MoveKind::kIn, block.requested());
@@ -294,7 +298,7 @@ void Residency::settle_incoming() noexcept {
 // False when there is nothing to wait for or the device answered with an error.
 bool Residency::wait_for_incoming() noexcept {
   if (incoming_.empty()) return false;
-  const Status status = streams_.wait_host(incoming_.front().copied);
+  const Status status = wait_host(incoming_.front().copied, Metric::wait_copy_in_ns_total);
   if (!status.ok()) {
     device_error_ = status;
     return false;

@@ -12,8 +12,10 @@
 #include "allocator/size_census.h"
 #include "allocator/streams.h"
 #include "allocator/support/options.h"
+#include "allocator/support/stats_page.h"
 #include "allocator/swap_engine.h"
 #include "allocator/turnstile.h"
+#include "allocator/wait_clock.h"
 
 namespace tidepool::runtime {
 
@@ -84,6 +86,8 @@ class Residency {
   /// Waits on the host for all work that has used the block so far, as far as a block remembers: with more
   /// streams than that, for the whole device.
   Status wait_for_uses(const Block& block) noexcept;
+  /// StreamTable::wait_host(), charged to a cause.
+  Status wait_host(Use use, Metric cause) noexcept;
   /// A freed pair for an allocation of `requested` bytes: the same span, or one with at most an eighth
   /// wasted. `stream`: in whose order the memory will be used first; null for use at once anywhere.
   BlockId take_freed(Bytes requested, Bytes span, Stream* stream) noexcept;
@@ -253,15 +257,16 @@ class Residency {
   std::atomic<std::uint64_t> largest_set_{0};  // bytes of blocks that move, of one launch; by the owner
   bool (*grow_)(void* self, Bytes limit) = nullptr;
   void* grow_self_ = nullptr;
-  std::deque<Eviction> evictions_;  // turnstile
-  std::deque<Incoming> incoming_;   // turnstile
-  std::deque<Lost> lost_;           // turnstile
-  bool host_is_full_ = false;       // turnstile; set by the last start_evictions
-  Status device_error_ = kOk;       // turnstile; what a wait on the device answered, if not "done"
-  int pressure_ = 0;                // turnstile; turns since memory was last short, counted down
-  Bytes brought_;                   // turnstile; how much one turn brings in, by experience
-  int failed_copies_ = 0;           // turnstile; copies out that failed since the owner's turn began
-  std::vector<BlockId> wanted_;     // turnstile; what the owner is bringing, sorted
+  std::deque<Eviction> evictions_;    // turnstile
+  std::deque<Incoming> incoming_;     // turnstile
+  std::deque<Lost> lost_;             // turnstile
+  bool waited_for_copy_out_ = false;  // turnstile; since the owner's turn began
+  bool host_is_full_ = false;         // turnstile; set by the last start_evictions
+  Status device_error_ = kOk;         // turnstile; what a wait on the device answered, if not "done"
+  int pressure_ = 0;                  // turnstile; turns since memory was last short, counted down
+  Bytes brought_;                     // turnstile; how much one turn brings in, by experience
+  int failed_copies_ = 0;             // turnstile; copies out that failed since the owner's turn began
+  std::vector<BlockId> wanted_;       // turnstile; what the owner is bringing, sorted
   // turnstile; kept between calls, so that a search for victims seldom needs memory of its own
   std::vector<std::pair<std::uint64_t, BlockId>> candidates_;
   std::vector<BlockId> victims_;

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <mutex>
 
+#include "allocator/wait_clock.h"
+
 namespace tidepool::runtime {
 
 /// Lets one thread at a time through, in order of arrival: the slow path of one device (design protocol 5).
@@ -34,7 +36,10 @@ class Turnstile {
 
 class TurnstileGuard {
  public:
-  explicit TurnstileGuard(Turnstile& turnstile) noexcept : turnstile_(turnstile) { turnstile_.enter(); }
+  explicit TurnstileGuard(Turnstile& turnstile) noexcept : turnstile_(turnstile) {
+    const WaitClock clock(Metric::wait_turn_ns_total);
+    turnstile_.enter();
+  }
   ~TurnstileGuard() { turnstile_.leave(); }
   TurnstileGuard(const TurnstileGuard&) = delete;
   TurnstileGuard& operator=(const TurnstileGuard&) = delete;

@@ -168,7 +168,8 @@ TEST_CASE("report: what a run needed, moved and waited for, also of one that was
         "allocated_bytes_peak=4096 device_capacity_bytes=2048 device_resident_bytes_peak=2048 "
         "swap_out_total=3 "
         "swap_in_total=2 swap_out_bytes_total=3072 swap_in_bytes_total=2048 wait_ns_total=1500000000 "
-        "slow_path_total=7 host_bytes_peak=1024 evictions_cancelled_total=1 library_bytes=512"},
+        "slow_path_total=7 wait_copy_out_ns_total=1200000000 wait_turn_ns_total=41000000 "
+        "host_bytes_peak=1024 evictions_cancelled_total=1 library_bytes=512"},
        {"TIDEPOOL_TEST_EVENTS", "3"}},
       false,
       false};
@@ -185,6 +186,9 @@ TEST_CASE("report: what a run needed, moved and waited for, also of one that was
   CHECK(has_line(got.out, "  host      at most 1.0 KiB of moved blocks"));
   CHECK(has_line(got.out, "  moved     3 blocks out, 2 in; 1 moves out taken back"));
   CHECK(has_line(got.out, "  waited    1.5s in 7 calls that found memory missing"));
+  CHECK(has_line(got.out, "            1.2s for copy out"));
+  CHECK(has_line(got.out, "            41ms for turn"));
+  CHECK(got.out.find(" for pinning") == std::string::npos);  // none
   const Outcome json = call("report", {"--json", folder / "run"});
   if (!fs::exists("/usr/bin/python3")) return;
   const Job reader{{"/usr/bin/python3", "-c",

@@ -82,7 +82,9 @@ void print_waits(const ProcessStats& p) {
     const std::string_view name = metric_rows()[i].name;
     if (!name.starts_with(kStart) || !name.ends_with(kEnd) || name.size() <= kStart.size() + kEnd.size())
       continue;
-    const std::string cause(name.substr(kStart.size(), name.size() - kStart.size() - kEnd.size()));
+    if (p.values[i] == 0) continue;
+    std::string cause(name.substr(kStart.size(), name.size() - kStart.size() - kEnd.size()));
+    std::replace(cause.begin(), cause.end(), '_', ' ');
     line("", duration(p.values[i]) + " for " + cause);
   }
 }
