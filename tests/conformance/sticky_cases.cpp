@@ -112,6 +112,7 @@ CASE("sticky.no_context_begins_anew",
   REFUSES(CU(cuCtxSynchronize)(), CUDA_ERROR_ILLEGAL_ADDRESS);
   OK(CU(cuCtxDestroy)(other));
   OK(CU(cuDevicePrimaryCtxReset)(0));
+  OK(CU(cuCtxSetCurrent)(nullptr));
   CUcontext again = nullptr;
   REFUSES(CU(cuDevicePrimaryCtxRetain)(&again, 0), CUDA_ERROR_ILLEGAL_ADDRESS);
   REFUSES(CU(cuCtxCreate)(&again, nullptr, 0, 0), CUDA_ERROR_ILLEGAL_ADDRESS);
