@@ -136,6 +136,10 @@ bool sanitized() {
   return !preload_first().empty();
 }
 
+bool is_sweep() {
+  return std::getenv("TP_TEST_SWEEP") != nullptr;
+}
+
 int seeds_of_sweep() {
   const char* wanted = std::getenv("TP_TEST_SWEEP");
   if (wanted == nullptr) return sanitized() ? 2 : 20;

@@ -62,6 +62,8 @@ std::vector<std::pair<std::string, std::string>> clean_environment();
 /// How many seeds a sweep over whole runs of a program takes: 20, in sanitizer builds 2; TP_TEST_SWEEP names
 /// another number, as the nightly tests do.
 int seeds_of_sweep();
+/// Is this such a sweep?
+bool is_sweep();
 
 /// The file at `path` in the build folder that holds the running program: "bin/tidepool", "tests/stress". No
 /// folder of a build is compiled into these programs, so they are the same in every preset.

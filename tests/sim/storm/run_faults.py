@@ -77,11 +77,12 @@ def wrong(run, plain, budget, errors, only_ours, unmanaged):
 class Single:
     """Runs one program with one fault after the other."""
 
-    def __init__(self, build):
+    def __init__(self, build, options):
         self.build = build
+        self.options = options
         self.plain = storm_run.run(build, PROGRAM)
         self.budget = max(self.plain.peaks) * 35 // 100
-        self.whole = storm_run.run(build, PROGRAM, budget=self.budget)
+        self.whole = storm_run.run(build, PROGRAM, budget=self.budget, options=options)
         for run in (self.plain, self.whole):
             if run.code != 0:
                 sys.exit(f"without a fault: {run.code}\n{run_storm.command_of(run)}\n{run.err}")
@@ -98,7 +99,7 @@ class Single:
         """What is wrong under this fault, or None."""
         name, nth, error = case
         plan = f"{name} nth={nth} return={error}\n"
-        run = storm_run.run(self.build, PROGRAM, budget=self.budget, faults=plan, options=("--check", "full"))
+        run = storm_run.run(self.build, PROGRAM, budget=self.budget, faults=plan, options=self.options)
         only_ours = name not in self.plain.calls and name not in START
         unmanaged = UNMANAGED in run.err or name in START
         what = wrong(run, self.plain, self.budget, [ERRORS[error]], only_ours, unmanaged)
@@ -121,7 +122,7 @@ def random_plan(seed, names):
     return "".join(lines)
 
 
-def check_random(build, seed, names):
+def check_random(build, seed, names, options):
     """What is wrong with the program and the plan of this seed, or None."""
     program = {**PROGRAM, "seed": seed, "steps": (60, 120, 200)[seed % 3], "threads": 1 + seed % 3}
     plain = storm_run.run(build, program, schedule=seed)
@@ -130,18 +131,19 @@ def check_random(build, seed, names):
         return told("", by_itself, plain)
     budget = max(plain.peaks) * (75, 50, 35)[seed % 3] // 100
     plan = random_plan(seed, names)
-    run = storm_run.run(build, program, schedule=seed, budget=budget, faults=plan, options=("--check", "full"))
+    run = storm_run.run(build, program, schedule=seed, budget=budget, faults=plan, options=options)
     unmanaged = UNMANAGED in run.err or any(name in plan for name in START)
     return told(plan, wrong(run, plain, budget, ERRORS.values(), False, unmanaged), run)
 
 
 def check_all(wanted, names):
     """(number of faults, failures, a line about what was not tested)"""
+    options = ("--check", wanted.check)
     with ThreadPoolExecutor(wanted.jobs) as pool:
         if wanted.random:
-            failures = list(pool.map(lambda seed: check_random(wanted.build, seed, names), wanted.random))
+            failures = list(pool.map(lambda seed: check_random(wanted.build, seed, names, options), wanted.random))
             return len(failures), failures, ""
-        single = Single(wanted.build)
+        single = Single(wanted.build, options)
         cases = list(single.cases(names))[:: wanted.every]
         never = [name for name in names if name not in single.whole.calls]
         return len(cases), list(pool.map(single.check, cases)), f"not called by this program: {', '.join(never)}\n"
@@ -153,6 +155,7 @@ def main():
     parser.add_argument("--only", help="functions, with commas")
     parser.add_argument("--random", type=run_storm.numbers, help="seeds: 1-200")
     parser.add_argument("--every", type=int, default=1, help="of all faults each so-manieth")
+    parser.add_argument("--check", default="full", help="TIDEPOOL_CHECK of the runs: full or unmap")
     parser.add_argument("--jobs", type=int, default=1)
     wanted = parser.parse_args()
     start = time.monotonic()
