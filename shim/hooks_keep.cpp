@@ -2,6 +2,7 @@
 // the end of streams and contexts.
 
 #include <algorithm>
+#include <atomic>
 #include <span>
 #include <tuple>
 #include <type_traits>
@@ -64,6 +65,15 @@ constexpr auto kTexture = [](const auto& call, CUtexObject* out, const CUDA_RESO
   return call(out, resource, texture, view);
 };
 
+// A handle of this kind stands for memory of cuMemAlloc's own making; memory that is mapped has none, and the
+// driver would say so by the same error. It goes on moving.
+constexpr auto kIpcHandle = [](const auto& call, CUipcMemHandle* out, CUdeviceptr at) noexcept {
+  if (owner(at) == nullptr) return call(out, at);
+  static std::atomic<bool> said{false};
+  if (!said.exchange(true)) report<Msg::TP1018>();
+  return CUDA_ERROR_INVALID_VALUE;
+};
+
 // A handle of a program's own mapping is one more that holds its memory.
 constexpr auto kRetain = [](const auto& call, CUmemGenericAllocationHandle* out, void* at) noexcept {
   const CUresult result = kKeepArgument<1>(call, out, at);
@@ -117,7 +127,7 @@ TP_HANDLE_PTSZ(cuStreamWriteValue32, kKeepArgument<1>)
 TP_HANDLE_PTSZ(cuStreamWriteValue64, kKeepArgument<1>)
 TP_HANDLE_PTSZ(cuStreamBatchMemOp, kBatchMemOp)
 TP_HANDLE(cuPointerSetAttribute, kKeepArgument<2>)
-TP_HANDLE(cuIpcGetMemHandle, kKeepArgument<1>)
+TP_HANDLE(cuIpcGetMemHandle, kIpcHandle)
 TP_HANDLE(cuMemRetainAllocationHandle, kRetain)
 TP_HANDLE(cuMemGetHandleForAddressRange, kKeepArgument<1>)
 TP_HANDLE(cuTensorMapEncodeTiled, kKeepArgument<3>)
