@@ -12,7 +12,7 @@ namespace {
 
 const std::string kProbe = built("tests/life_probe");
 
-Outcome on_simgpu(std::vector<std::string> words, int seed = 1) {
+Outcome on_simgpu(std::vector<std::string> words, int seed = 1, const std::string& mode = "manage") {
   std::vector<std::string> all = {built("bin/simgpu"),
                                   "--device",
                                   "h100",
@@ -21,6 +21,8 @@ Outcome on_simgpu(std::vector<std::string> words, int seed = 1) {
                                   "--",
                                   built("bin/tidepool"),
                                   "run",
+                                  "--mode",
+                                  mode,
                                   "--device-budget",
                                   "32MiB",
                                   "--",
@@ -30,12 +32,14 @@ Outcome on_simgpu(std::vector<std::string> words, int seed = 1) {
 }
 
 /// Over a driver that only records: all that is there beside the program is the library.
-Outcome on_recorder(std::vector<std::string> words, const std::string& faults = "") {
+Outcome on_recorder(std::vector<std::string> words, const std::string& faults = "",
+                    const std::string& mode = "manage") {
   words.insert(words.begin(), kProbe);
   std::vector<std::pair<std::string, std::string>> variables = {
       {"LD_PRELOAD", built("lib/libtidepool.so")},
       {"LD_LIBRARY_PATH", built("lib/recording_driver")},
-      {"TIDEPOOL_DEVICE_BUDGET", "32MiB"}};
+      {"TIDEPOOL_DEVICE_BUDGET", "32MiB"},
+      {"TIDEPOOL_MODE", mode}};
   if (!faults.empty()) variables.emplace_back("TP_RECORDING_FAULTS", faults);
   return run({words, "", variables, false, false});
 }
@@ -52,6 +56,12 @@ void expect_passes(const Outcome& got) {
 // answered by one that has none, and that knows a version of cuMemAlloc that the table lacks.
 TEST_CASE("life: children that are forked while threads are in hooks do not hang", "[plain]") {
   expect_passes(on_recorder({"fork_while_busy", "recorded"}, "newer=cuMemAlloc"));
+}
+
+TEST_CASE("life: neither do they where memory is only watched", "[plain]") {
+  expect_passes(on_recorder({"fork_while_busy", "recorded"}, "newer=cuMemAlloc", "observe"));
+  expect_passes(on_simgpu({"fork_while_busy"}, 1, "observe"));
+  expect_passes(on_simgpu({"spawn_while_busy"}, 1, "observe"));
 }
 
 TEST_CASE("life: a thread that is cancelled in the driver ends after its call, and holds nothing",
