@@ -95,6 +95,48 @@ void unloaded() {
   }
 }
 
+// TIDEPOOL_MODE=observe: all memory is the driver's own; counted as needed is the program's, in its primary
+// context.
+void observed() {
+  const auto needed = [] { return own_page_value("allocated_bytes"); };
+  const CUcontext primary = start();
+  Library library("libcublas_stand_in.so");
+  (void)library.alloc(4 * kMiB);
+  EXPECT(needed() == 0 && own_page_value("library_bytes") == 4 * kMiB);
+  const CUdeviceptr at = own_alloc(3 * kMiB);
+  EXPECT(is_drivers_memory(at) && needed() == 3 * kMiB);
+  CUdeviceptr pitched = 0;
+  std::size_t pitch = 0;
+  EXPECT(DRIVER(cuMemAllocPitch_v2)(&pitched, &pitch, 1000, 100, 4) == CUDA_SUCCESS);
+  EXPECT(needed() == 3 * kMiB + pitch * 100);
+  EXPECT(DRIVER(cuMemFree_v2)(pitched) == CUDA_SUCCESS && needed() == 3 * kMiB);
+  // What the driver refuses changes nothing.
+  CUdeviceptr none = 0;
+  EXPECT(DRIVER(cuMemAlloc_v2)(&none, std::size_t{1} << 50) != CUDA_SUCCESS && needed() == 3 * kMiB);
+  EXPECT(DRIVER(cuMemFree_v2)(at + 512) != CUDA_SUCCESS && needed() == 3 * kMiB);
+  // A mapping of the program's own.
+  const CUmemAllocationProp properties = {
+      CU_MEM_ALLOCATION_TYPE_PINNED, {}, {CU_MEM_LOCATION_TYPE_DEVICE, 0}, {}, {}};
+  CUmemGenericAllocationHandle handle = 0;
+  CUdeviceptr range = 0;
+  EXPECT(DRIVER(cuMemCreate)(&handle, 2 * kMiB, &properties, 0) == CUDA_SUCCESS && needed() == 3 * kMiB);
+  EXPECT(DRIVER(cuMemAddressReserve)(&range, 2 * kMiB, 0, 0, 0) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuMemMap)(range, 2 * kMiB, 0, handle, 0) == CUDA_SUCCESS && needed() == 5 * kMiB);
+  EXPECT(DRIVER(cuMemUnmap)(range, 2 * kMiB) == CUDA_SUCCESS && needed() == 3 * kMiB);
+  EXPECT(DRIVER(cuMemRelease)(handle) == CUDA_SUCCESS);
+  // Another context's memory could not be managed: it is not needed of the device that could.
+  CUcontext context = nullptr;
+  EXPECT(DRIVER(cuCtxCreate_v4)(&context, nullptr, 0, 0) == CUDA_SUCCESS);
+  (void)own_alloc(2 * kMiB);
+  EXPECT(needed() == 3 * kMiB);
+  EXPECT(DRIVER(cuCtxDestroy_v2)(context) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuCtxSetCurrent)(primary) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuDevicePrimaryCtxReset_v2)(0) == CUDA_SUCCESS);
+  EXPECT(needed() == 0 && own_page_value("library_bytes") == 0);
+  (void)own_alloc(2 * kMiB);
+  EXPECT(needed() == 2 * kMiB && own_page_value("allocated_bytes_peak") == 5 * kMiB);
+}
+
 // The memory of a context ends with it.
 void contexts() {
   const CUcontext primary = start();
@@ -190,6 +232,8 @@ int main(int argc, char** argv) {
     by_name();
   else if (which == "unloaded")
     unloaded();
+  else if (which == "observed")
+    observed();
   else if (which == "contexts")
     contexts();
   else if (which == "handles")

@@ -7,11 +7,11 @@
 namespace tidepool::test {
 namespace {
 
-Outcome probe(const std::string& which) {
+Outcome probe(const std::string& which, const std::string& mode = "manage") {
   ScratchFolder folder;
   return run({{built("bin/simgpu"), "--device", "h100", "--", built("bin/tidepool"), "run", "--device-budget",
-               "32MiB", "--check", "full", "--run-dir", folder.path(), "--", built("tests/owner_probe"),
-               which, built("tests/owners")},
+               "32MiB", "--mode", mode, "--check", "full", "--run-dir", folder.path(), "--",
+               built("tests/owner_probe"), which, built("tests/owners")},
               "",
               {},
               false,
@@ -39,6 +39,10 @@ TEST_CASE("owner: memory by handle is counted while a handle or a mapping holds 
 
 TEST_CASE("owner: a module that comes to the place of an unloaded one is taken for itself") {
   expect_passes(probe("unloaded"));
+}
+
+TEST_CASE("owner: where memory is only watched, the program's is told from the libraries'") {
+  expect_passes(probe("observed", "observe"));
 }
 
 TEST_CASE("owner: the memory of a context is counted no longer than the context lives") {
