@@ -21,6 +21,9 @@ Status Residency::acquire(Block& block) noexcept {
     if (make_room(missing, Patience::kMinute)) continue;
     // Nothing can move, but the driver refused memory below the limit: that may have been a passing refusal.
     if (device_error_.ok() && pool_.available() >= missing && attempt < kAttempts) continue;
+    // Under a budget that was lowered others may have come to hold what this launch was found to fit beside.
+    const Bytes needed = pool_.created() + missing;
+    if (device_error_.ok() && needed > pool_.limit() && fits(needed)) continue;
     while (!block.extents.empty() && !block.extents.back().mapped) {
       pool_.put(block.extents.back());
       block.extents.pop_back();
