@@ -137,11 +137,12 @@ void foreign_destroy_race() {
   maker.join();
 }
 
-// An error in another context stays there: frees of the managed one work on, and the thread keeps its
-// context.
+// An error in another context loses the device for the managed one too (docs/reference/hardware): its calls
+// say so and nothing hangs, and the thread keeps its context.
 void foreign_error() {
   const CUcontext primary = start();
   const std::vector<CUdeviceptr> blocks = filled_blocks();
+  CUresult left = CUDA_SUCCESS;
   std::thread([&] {
     CUstream stream = nullptr;
     CUdeviceptr gone = 0;
@@ -159,13 +160,14 @@ void foreign_error() {
     EXPECT(DRIVER(cuMemSetAccess)(gone, 2 * kMiB, &access, 1) == CUDA_SUCCESS);
     EXPECT(DRIVER(cuMemsetD8Async)(gone, 1, 4096, stream) == CUDA_SUCCESS);
     EXPECT(DRIVER(cuMemUnmap)(gone, 2 * kMiB) == CUDA_SUCCESS);
-    (void)DRIVER(cuCtxSynchronize)();  // for some seeds the memset came before the unmap
+    left = DRIVER(cuCtxSynchronize)();  // for some seeds the memset came before the unmap
   }).join();
-  for (std::size_t i = 1; i < 4; ++i) EXPECT(DRIVER(cuMemFree_v2)(blocks[i]) == CUDA_SUCCESS);
+  EXPECT(left == CUDA_SUCCESS || left == CUDA_ERROR_ILLEGAL_ADDRESS);
+  for (std::size_t i = 1; i < 4; ++i) EXPECT(DRIVER(cuMemFree_v2)(blocks[i]) == left);
   CUcontext current = nullptr;
   EXPECT(DRIVER(cuCtxGetCurrent)(&current) == CUDA_SUCCESS && current == primary);
-  EXPECT(DRIVER(cuMemsetD8_v2)(blocks[4], 7, kBlock) == CUDA_SUCCESS);
-  EXPECT(holds(blocks[4], 7));
+  EXPECT(DRIVER(cuMemsetD8_v2)(blocks[4], 7, kBlock) == left);
+  EXPECT(left != CUDA_SUCCESS || holds(blocks[4], 7));
 }
 
 // The streams of a context end with it.
