@@ -74,12 +74,18 @@ void fail(const Stream& stream, const std::string& text, CUresult code) {
 }
 
 /// Ranges that the running launch declared and that were found good: blocks declare the same ones again and
-/// again.
+/// again, or each the one behind the last, which makes one range with it.
 struct Declared {
   struct Range {
     std::uint64_t address, bytes;
     bool write;
-    bool operator==(const Range&) const = default;
+    [[nodiscard]] bool holds(const Range& other) const {
+      return write == other.write && address <= other.address &&
+             other.address - address + other.bytes <= bytes;
+    }
+    [[nodiscard]] bool ends_where(const Range& other) const {
+      return write == other.write && address + bytes == other.address;
+    }
   };
   std::array<Range, 32> ranges;
   std::size_t count;
@@ -93,11 +99,16 @@ void check_range(const void* pointer, std::size_t bytes, int is_write) {
   const bool write = is_write != 0;
   const Declared::Range range{address, bytes, write};
   for (std::size_t i = 0; i < g_declared.count; ++i) {
-    if (g_declared.ranges[i] == range) return;
+    if (g_declared.ranges[i].holds(range)) return;
   }
   const Driver& d = *driver();
   if ((d.accessible(*g_declared.context, address, bytes, write) && d.usable_range(address, bytes)) ||
       d.host.covers(address, bytes)) {
+    for (std::size_t i = 0; i < g_declared.count; ++i) {
+      if (!g_declared.ranges[i].ends_where(range)) continue;
+      g_declared.ranges[i].bytes += bytes;
+      return;
+    }
     if (g_declared.count < g_declared.ranges.size()) g_declared.ranges[g_declared.count++] = range;
     return;
   }
