@@ -141,6 +141,8 @@ struct alignas(64) Block {
     std::uint16_t stream = 0;
     std::uint16_t shard = 0;
   } free;
+  /// How often it was freed: tells one allocation at this address from the next.
+  std::atomic<std::uint32_t> life{0};
   /// One of the pins is for as long as the block is allocated: slabs, and what may not move (see Runtime).
   std::atomic<bool> kept{false};
 

@@ -5,12 +5,6 @@
 namespace tidepool::runtime {
 namespace {
 
-Bytes size_of(const HostSlot& slot) noexcept {
-  Bytes sum;
-  for (const HostRun& run : slot) sum += run.size;
-  return sum;
-}
-
 // Null, or what is wrong with a block that is not in a transition.
 const char* check_block(const Arena& arena, BlockId id) noexcept {
   const Block& block = arena.block(id);
@@ -76,6 +70,8 @@ const char* Residency::check_locked() noexcept {
   for (const Incoming& incoming : incoming_) slots += size_of(incoming.slot);
   for (const Eviction& eviction : evictions_) slots += size_of(eviction.slot);
   for (const Lost& lost : lost_) slots += size_of(lost.slot);
+  slots += copies_.held();
+  if (const char* wrong = copies_.check()) return wrong;
   if (backed + pool_.spare() != pool_.created())
     return "device memory does not add up: blocks + spare != created";
   if (!pool_.kept_its_limit()) return "more device memory was created than allowed";

@@ -113,11 +113,13 @@ class Device {
 
   // Content hashes (allocator/support/content_hash.h), to see whether bytes are what they were.
 
-  /// Loads what hash_to_host() needs; a few KiB of device memory stay taken. May wait for work of the device,
-  /// while the driver loads: to be called where that is no harm. Cheap once it has succeeded or failed.
-  /// kOk: hashes can be had. kOutOfMemory, kNotReady (another thread is at it): ask again later. Anything
-  /// else: never on this device.
-  virtual Status prepare_hash() noexcept = 0;
+  static constexpr Bytes kHashMemory = KiB(4);
+  /// Loads what hash_to_host() needs. May wait for work of the device, while the driver loads: to be called
+  /// where that is no harm. Cheap once it has succeeded or failed. `memory`: kHashMemory bytes of the device,
+  /// at a multiple of 512, zero when the first hash gets there, for nothing else as long as hashes are made;
+  /// that of the first success counts. kOk: hashes can be had. kOutOfMemory, kNotReady (another thread is at
+  /// it): ask again later. Anything else: never on this device.
+  virtual Status prepare_hash(DevicePtr memory) noexcept = 0;
   /// The content hash of [device, device + size), as the bytes are when the stream gets there, is written to
   /// sizeof(ContentHash) bytes of registered host memory at `host`; ordered in `stream`, never waited for.
   /// Any address and size but zero. kNotSupported until prepare_hash() has succeeded. Without kOk no hash can

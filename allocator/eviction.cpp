@@ -6,10 +6,7 @@
 #include <algorithm>
 
 #include "allocator/epoch.h"
-#include "allocator/recorder.h"
 #include "allocator/residency.h"
-#include "allocator/support/message.h"
-#include "allocator/support/stats_page.h"
 
 namespace tidepool::runtime {
 
@@ -143,6 +140,7 @@ const std::vector<BlockId>& Residency::choose_victims(Bytes missing) noexcept {
 void Residency::start_evictions(Bytes missing) noexcept {
   host_is_full_ = false;
   if (frozen()) return;
+  settle_incoming();  // what has arrived may go, and leaves its copy on the host
   std::vector<std::pair<BlockId, StateWord>> chosen;
   for (const BlockId id : choose_victims(missing)) {
     Block& block = arena_.block(id);
@@ -164,110 +162,8 @@ void Residency::start_evictions(Bytes missing) noexcept {
       block.move(word, BlockState::kResident);
       continue;
     }
-    begin_copy_out(id, word);
+    begin_eviction(id, word);
   }
-}
-
-void Residency::begin_copy_out(BlockId id, StateWord chosen) noexcept {
-  Block& block = arena_.block(id);
-  if (!block.touched.load(std::memory_order_acquire)) {
-    // Nothing to copy; uses of the memory's last life are waited for at the end.
-    block.outgoing.store(0, std::memory_order_release);
-    if (block.move(chosen, BlockState::kOutgoing)) {
-      Recorder::move(id, plan::MoveKind::kDrop, block.requested());
-      evictions_.push_back({id, chosen.next(BlockState::kOutgoing), {}, {}});
-    }
-    return;
-  }
-  DeviceResult<HostSlot> slot = host_.allocate(block.requested().round_up(kGranule));
-  if (!slot.ok()) {
-    host_is_full_ = true;
-    block.move(chosen, BlockState::kResident);
-    return;
-  }
-  if (!block.move(chosen, BlockState::kStarting)) {
-    host_.release(*slot);  // a launch took it back, or it was freed: no byte travels for nothing
-    return;
-  }
-  Use started;
-  const DeviceResult<Use> copied = engine_.copy_out(block, *slot, &started);
-  if (copied.ok()) {
-    Recorder::move(id, plan::MoveKind::kOut, block.requested());
-    block.outgoing.store(copied->raw(), std::memory_order_release);
-    block.settle(BlockState::kOutgoing);
-    // Whoever changes the word now ends the eviction, which keeps the word that it had.
-    evictions_.push_back({id, chosen.next(BlockState::kStarting).next(BlockState::kOutgoing),
-                          std::move(slot).value(), *copied});
-    return;
-  }
-  report<Msg::TP3001>("a copy to the host", copied.error().code());
-  // Pieces that did start still write to the slot. If the device does not even answer, it is lost with them.
-  const Status waited = wait_host(started, Metric::wait_copy_out_ns_total);
-  if (waited.ok()) {
-    host_.release(*slot);
-    if (++failed_copies_ >= kAttempts) device_error_ = copied.error();
-  } else {
-    device_error_ = waited;
-    lost_.push_back({std::move(slot).value(), started});
-  }
-  block.settle(BlockState::kResident);
-}
-
-// Until nothing on the device touches the memory any more: a copy out came after all uses.
-Status Residency::wait_for(const Eviction& eviction) noexcept {
-  if (eviction.copied) {
-    if (streams_.passed(eviction.copied)) return kOk;
-    StatsPage::instance().add(Metric::copy_out_waits_total, 1);
-    waited_for_copy_out_ = true;
-    return wait_host(eviction.copied, Metric::wait_copy_out_ns_total);
-  }
-  return wait_for_uses(arena_.block(eviction.id));
-}
-
-// Ends the oldest eviction; true if memory came free.
-bool Residency::finish_eviction() noexcept {
-  Eviction eviction = std::move(evictions_.front());
-  evictions_.pop_front();
-  Block& block = arena_.block(eviction.id);
-  if (const Status status = wait_for(eviction); !status.ok()) {
-    device_error_ = status;
-    block.move(eviction.outgoing, BlockState::kResident);
-    lost_.push_back({std::move(eviction.slot), eviction.copied});
-    return false;
-  }
-  if (!block.move(eviction.outgoing, BlockState::kUnmapping)) {
-    host_.release(eviction.slot);  // a launch took it back, or it was freed: the copy is void
-    return false;
-  }
-  const Bytes before = block.backed();
-  unmap_extents(block);
-  block.host = std::move(eviction.slot);
-  block.settle(eviction.copied ? BlockState::kOut : BlockState::kReserved);
-  return block.backed() < before;
-}
-
-void Residency::finish_all_evictions() noexcept {
-  while (!evictions_.empty()) finish_eviction();
-}
-
-// Copies that are void, since the block was taken back or freed, and have passed: only their slots are left.
-void Residency::sweep_evictions() noexcept {
-  std::erase_if(evictions_, [&](const Eviction& eviction) {
-    if (arena_.block(eviction.id).load() == eviction.outgoing || !streams_.passed(eviction.copied))
-      return false;
-    host_.release(eviction.slot);
-    return true;
-  });
-}
-
-// What is leaving and has not been taken back.
-Bytes Residency::leaving() const noexcept {
-  Bytes sum;
-  for (const Eviction& eviction : evictions_) {
-    const Block& block = arena_.block(eviction.id);
-    if (block.load() == eviction.outgoing) sum += block.span;
-  }
-  return sum;
 }
 
 // Copies out what will be evicted next, so that a later turn finds it copied and waits for nothing. The

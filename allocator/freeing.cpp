@@ -69,6 +69,7 @@ bool Residency::move_to_freed(Block& block, StateWord word, Use last) noexcept {
     host_.release(block.host);
     block.host.clear();
   }
+  block.life.fetch_add(1, std::memory_order_relaxed);
   block.forget_uses();
   block.uses[0].store(last.raw(), std::memory_order_release);
   return true;

@@ -60,7 +60,7 @@ Status Residency::wait_for_mapped(Use use) noexcept {
     if (!status.ok() && status != kNotReady) return;
     if (const Status waited = streams_.wait_host_until(one, deadline); !waited.ok()) status = waited;
   };
-  for (const Eviction& eviction : evictions_) wait(eviction.copied);
+  for (const Eviction& eviction : evictions_) wait(eviction.last);
   for (BlockId id = 1; id < arena_.end_id(); ++id) {
     const Block& block = arena_.block(id);
     const BlockState state = block.load().state();
@@ -84,7 +84,7 @@ void Residency::finish_evictions_that_passed() noexcept {
   device_error_ = kOk;
   while (!evictions_.empty() && device_error_.ok()) {
     const Eviction& oldest = evictions_.front();
-    const bool has_passed = oldest.copied ? streams_.passed(oldest.copied) : is_idle(arena_.block(oldest.id));
+    const bool has_passed = oldest.last ? streams_.passed(oldest.last) : is_idle(arena_.block(oldest.id));
     if (!has_passed) return;
     (void)finish_eviction();
   }

@@ -17,6 +17,8 @@ Residency::Residency(Device& device, Arena& arena, HandlePool& pool, HostArena& 
       host_(host),
       streams_(streams),
       engine_(device, streams),
+      copies_(arena, host),
+      answers_(device, streams),
       check_(check),
       freed_(arena, streams) {}
 
@@ -284,15 +286,23 @@ Status Residency::copy_in(BlockId id, Block& block) noexcept {
 void Residency::settle_incoming() noexcept {
   while (!incoming_.empty() && streams_.passed(incoming_.front().copied)) {
     Incoming& done = incoming_.front();
-    // If the block was freed meanwhile the word differs, and only the slot is ours to give back.
-    arena_.block(done.id).move(done.word, BlockState::kResident);
-    host_.release(done.slot);
+    // The slot stays the block's copy, unless it has left again, or was freed: then the word has moved on.
+    Block& block = arena_.block(done.id);
+    if (block.move(done.word, BlockState::kResident) ||
+        block.load() == done.word.next(BlockState::kResident)) {
+      copies_.keep(done.id, std::move(done.slot));
+    } else {
+      host_.release(done.slot);
+    }
     incoming_.pop_front();
   }
   while (!lost_.empty() && streams_.passed(lost_.front().copied)) {
     host_.release(lost_.front().slot);
     lost_.pop_front();
   }
+  if (frees_seen_ == freed_.added()) return;
+  frees_seen_ = freed_.added();
+  copies_.sweep();
 }
 
 // False when there is nothing to wait for or the device answered with an error.

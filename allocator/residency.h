@@ -8,7 +8,9 @@
 #include "allocator/arena.h"
 #include "allocator/free_list.h"
 #include "allocator/handle_pool.h"
+#include "allocator/hash_answers.h"
 #include "allocator/host_arena.h"
+#include "allocator/host_copies.h"
 #include "allocator/size_census.h"
 #include "allocator/streams.h"
 #include "allocator/support/options.h"
@@ -65,8 +67,14 @@ class Residency {
   ~Residency();
   Residency(const Residency&) = delete;
   Residency& operator=(const Residency&) = delete;
-  /// Creates the private streams. Nothing else may be called before it succeeded.
+  /// Creates the private streams. Nothing else may be
+  /// called before it succeeded.
   Status open() noexcept;
+
+  /// Has the device get ready to make hashes, so that what has not changed need not be copied again; where it
+  /// cannot, everything is copied. Called once. `memory`: for Device::prepare_hash, not zero yet. May wait
+  /// for the device.
+  void open_hashes(DevicePtr memory) noexcept;
 
   /// Makes every live block of `set` usable by work that is enqueued in `stream` from now on, and pins each
   /// entry of `set` once (also freed ones, also twice if named twice) until unpin(set). When it fails nothing
@@ -147,7 +155,10 @@ class Residency {
   const char* check() noexcept;
 
   /// The device's context is gone: see HostArena::abandon.
-  void abandon() noexcept { host_.abandon(); }
+  void abandon() noexcept {
+    host_.abandon();
+    answers_.abandon();
+  }
 
  private:
   static constexpr int kAttempts = 3;
@@ -165,12 +176,22 @@ class Residency {
   /// and their enqueue, before it answers out of memory.
   static constexpr Nanos kPatience = seconds(60);
 
-  /// An eviction between its copy out and its end.
+  /// How far an eviction has come.
+  enum class Step : std::uint8_t {
+    kNothing,  ///< the block was never touched: there is nothing to copy
+    kAsking,  ///< the slot has a copy of it, and the device is asked for a hash, to see whether it is current
+    kUnchanged,  ///< it is
+    kCopying,    ///< the block is copied to the slot, with a hash beside it if there is an answer
+  };
+  /// An eviction between its first step and its end.
   struct Eviction {
-    BlockId id;
-    StateWord outgoing;
-    HostSlot slot;
-    Use copied;  // none: the block was never touched, there is nothing to copy
+    BlockId id = kNoBlock;
+    StateWord word;  ///< of the block; with another one, the eviction is void
+    HostSlot slot{};
+    Use last{};                     ///< comes after all that the eviction has enqueued; none: nothing was
+    ContentHash* answer = nullptr;  ///< where the hash is once `last` has passed; null: nowhere
+    Step step = Step::kNothing;
+    bool is_noted = false;  ///< HostCopies knows the hash of what will be in the slot
   };
   /// A host slot that a copy out of a device that answered with an error may still write.
   struct Lost {
@@ -230,12 +251,23 @@ class Residency {
   bool being_copied(BlockId id) const noexcept;
   void start_evictions(Bytes missing) noexcept;
   const std::vector<BlockId>& choose_victims(Bytes missing) noexcept;
-  void begin_copy_out(BlockId id, StateWord chosen) noexcept;
+  bool others_hold_memory() noexcept;
+  void evict_ahead() noexcept;
+
+  // One block that leaves; leaving.cpp
+  void begin_eviction(BlockId id, StateWord chosen) noexcept;
+  bool ask(Eviction& eviction, Use* started) noexcept;
+  void publish(Eviction& eviction, Use last, Step step) noexcept;
+  bool start_copy(Eviction& eviction, Use started) noexcept;
+  void fail(Eviction& eviction, Status error, Use started) noexcept;
+  void act_on_answer(Eviction& eviction) noexcept;
+  void act_on_answers() noexcept;
+  void verify(Eviction& eviction) noexcept;
   Status wait_for(const Eviction& eviction) noexcept;
   bool finish_eviction() noexcept;
-  bool others_hold_memory() noexcept;
+  bool note_copied(const Eviction& eviction) noexcept;
+  void end_void(Eviction& eviction) noexcept;
   void finish_all_evictions() noexcept;
-  void evict_ahead() noexcept;
   void sweep_evictions() noexcept;
   [[nodiscard]] Bytes leaving() const noexcept;
 
@@ -248,7 +280,10 @@ class Residency {
   HostArena& host_;
   StreamTable& streams_;
   SwapEngine engine_;
+  HostCopies copies_;    // turnstile
+  HashAnswers answers_;  // turnstile
   const CheckLevel check_;
+  bool clean_ = false;  // turnstile; hashes can be had and are wanted
 
   Turnstile turnstile_;
   std::atomic<bool> frozen_{false};
@@ -263,6 +298,7 @@ class Residency {
   bool waited_for_copy_out_ = false;  // turnstile; since the owner's turn began
   bool host_is_full_ = false;         // turnstile; set by the last start_evictions
   Status device_error_ = kOk;         // turnstile; what a wait on the device answered, if not "done"
+  std::uint64_t frees_seen_ = 0;      // turnstile; of freed_.added(), when copies of freed blocks were swept
   int pressure_ = 0;                  // turnstile; turns since memory was last short, counted down
   Bytes brought_;                     // turnstile; how much one turn brings in, by experience
   int failed_copies_ = 0;             // turnstile; copies out that failed since the owner's turn began

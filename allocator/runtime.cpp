@@ -1,6 +1,7 @@
 #include "allocator/runtime.h"
 
 #include <algorithm>
+#include <bit>
 #include <new>
 #include <utility>
 
@@ -12,6 +13,8 @@ namespace tidepool::runtime {
 namespace {
 
 constexpr Bytes kHostChunk = MiB(64);
+/// With so much to hold, a slab more is less than two per cent of it.
+constexpr Bytes kRoomForHashes = MiB(128);
 
 }  // namespace
 
@@ -97,6 +100,24 @@ bool Runtime::reserve(Bytes span) noexcept {
   return true;
 }
 
+// For a program that does not fit, at an allocation that shows it: loading code may wait for the device,
+// which a launch never may. The memory lies between the program's own small allocations; where there are none
+// it is taken only if it does not matter.
+void Runtime::prepare_hashes() noexcept {
+  if (!options_.clean || hashes_prepared_.load(std::memory_order_relaxed)) return;
+  // Where there is no room now, again after twice as many allocations.
+  if (!std::has_single_bit(hash_tries_.fetch_add(1, std::memory_order_relaxed) + 1)) return;
+  if (hashes_prepared_.exchange(true)) return;
+  DeviceResult<DevicePtr> memory = slabs_.allocate_spare(Device::kHashMemory);
+  if (!memory.ok() && pool_.limit() >= kRoomForHashes && residency_.may_keep(Arena::kChunk))
+    memory = slabs_.allocate(Device::kHashMemory, 0, 0);
+  if (memory.ok()) {
+    residency_.open_hashes(*memory);
+  } else {
+    hashes_prepared_.store(false);
+  }
+}
+
 void Runtime::unreserve(Bytes span) noexcept {
   block_bytes_.fetch_sub(span.count(), std::memory_order_relaxed);
 }
@@ -139,6 +160,7 @@ DeviceResult<DevicePtr> Runtime::allocate_block(Bytes size, Stream* stream, std:
   const Bytes span = size.round_up(Arena::kChunk);
   const bool is_kept = span < min_block_ || residency_.freezing();
   if (!reserve(span)) return Err{residency_.refuse(span)};
+  if (allocated() > pool_.limit()) prepare_hashes();
   BlockId id = residency_.take_freed(size, span, stream);
   if (id == kNoBlock) {
     const DeviceResult<BlockId> added = residency_.new_block(size, span);

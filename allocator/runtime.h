@@ -139,6 +139,7 @@ class Runtime {
   void note_other_use(Block& block, Use use) noexcept;
   bool reserve(Bytes span) noexcept;
   void unreserve(Bytes span) noexcept;
+  void prepare_hashes() noexcept;
   void publish_allocated() noexcept;
   Status be_a_barrier(StreamHandle handle, Stream& stream) noexcept;
   DeviceResult<DevicePtr> allocate_for(Bytes size, Stream* stream, std::uint8_t tag) noexcept;
@@ -165,6 +166,8 @@ class Runtime {
   std::uint64_t most_;   // limits_lock_; the most that capacity_ was asked to be
   std::byte apart_[64];  // what every launch reads does not share a line with what allocations write
   std::atomic<std::uint64_t> block_bytes_{0};  // allocated, without slabs
+  std::atomic<bool> hashes_prepared_{false};
+  std::atomic<std::uint32_t> hash_tries_{0};
 };
 
 // Inlined into the hook, whose arguments then stay where they are instead of being gathered for a closure.

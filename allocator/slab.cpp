@@ -122,16 +122,16 @@ DeviceResult<DevicePtr> SlabHeap::allocate(Bytes size, std::uint16_t stream, std
   }
   if (!refused.ok()) return Err{refused};
   // Nothing more may stay on the device; what others keep for themselves may have room.
-  DeviceResult<DevicePtr> at = take_of_others(domain, wanted);
+  DeviceResult<DevicePtr> at = take_of_others(&domain, wanted);
   if (!at.ok()) return Err{residency_.refuse_to_keep(size)};
   return at;
 }
 
-DeviceResult<DevicePtr> SlabHeap::take_of_others(const Domain& mine, Wanted wanted) noexcept {
+DeviceResult<DevicePtr> SlabHeap::take_of_others(const Domain* mine, Wanted wanted) noexcept {
   const std::size_t needed = SlabMap::order_of(wanted.size) + 1;
   DeviceResult<DevicePtr> found = Err{kOutOfMemory};
   for_each_domain([&](Domain& domain) {
-    if (found.ok() || &domain == &mine) return;
+    if (found.ok() || &domain == mine) return;
     const std::lock_guard guard(domain.lock);
     (void)settle_pending(domain);
     for (std::size_t room = needed; room < domain.by_room.size() && !found.ok(); ++room) {

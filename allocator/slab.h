@@ -35,6 +35,9 @@ class SlabHeap {
   /// `size` in 1 … kLargest; aligned to 512 bytes. `stream`: the index of the stream in whose order the
   /// memory will be used first; 0 for use at once anywhere.
   DeviceResult<DevicePtr> allocate(Bytes size, std::uint16_t stream, std::uint8_t tag) noexcept;
+  /// A place for use at once anywhere, in a slab that is there and has room; kOutOfMemory: none has. Takes no
+  /// memory and no slow path.
+  DeviceResult<DevicePtr> allocate_spare(Bytes size) noexcept { return take_of_others(nullptr, {size, 0}); }
   /// `freed_by`: what must pass before another stream may use the place; none: all work on it has been waited
   /// for. kInvalidValue: not the start of a live allocation.
   Status free(BlockId slab, DevicePtr at, Use freed_by) noexcept;
@@ -88,7 +91,7 @@ class SlabHeap {
   };
   DevicePtr take(Domain& domain, Slab& slab, Wanted wanted) noexcept;
   DeviceResult<DevicePtr> take_any(Domain& domain, Wanted wanted) noexcept;
-  DeviceResult<DevicePtr> take_of_others(const Domain& mine, Wanted wanted) noexcept;
+  DeviceResult<DevicePtr> take_of_others(const Domain* mine, Wanted wanted) noexcept;
   void give(Slab& slab, std::size_t unit) noexcept;
   bool settle_pending(Domain& domain) noexcept;
   void drop_if_spare(Domain& domain, Slab& slab) noexcept;

@@ -44,19 +44,38 @@ Status SwapEngine::order_after_uses(const Block& block) noexcept {
   return kOk;
 }
 
-DeviceResult<Use> SwapEngine::copy_out(Block& block, const HostSlot& slot, Use* started) noexcept {
-  if (const Status status = order_after_uses(block); !status.ok()) return Err{status};
+Status SwapEngine::set(DevicePtr at, const void* from, Bytes size) noexcept {
+  const Status status = device_.copy_to_device(at, from, size, out_->handle());
+  if (status.ok()) (void)out_->draw();
+  return status;
+}
+
+Status SwapEngine::hash(const Block& block, void* answer, Use* started) noexcept {
+  const Status status = device_.hash_to_host(answer, block.base, block.requested(), out_->handle());
+  // Also after an error: what of it did start is covered by a ticket that is drawn now.
+  *started = out_->draw();
+  if (status.ok()) StatsPage::instance().add(Metric::hashes_total, 1);
+  return status;
+}
+
+DeviceResult<Use> SwapEngine::mark_out(Use last) noexcept {
+  if (const Status marked = streams_.mark(*out_); !marked.ok()) return Err{marked};
+  return last;
+}
+
+DeviceResult<Use> SwapEngine::copy_out(const Block& block, const HostSlot& slot, Use* started) noexcept {
   const Status status = for_each_piece(block, slot, [&](DevicePtr at, std::byte* host, Bytes size) {
     const Status copied = device_.copy_to_host(host, at, size, out_->handle());
     if (copied.ok()) *started = out_->draw();
     return copied;
   });
   if (!status.ok()) return Err{status};
-  if (const Status marked = streams_.mark(*out_); !marked.ok()) return Err{marked};
+  const DeviceResult<Use> marked = mark_out(*started);
+  if (!marked.ok()) return marked;
   StatsPage::instance().add(Metric::swap_out_total, 1);
   StatsPage::instance().add(Metric::swap_out_bytes_total, block.requested().count());
   emit<Ev::block_out>(block.base.address(), block.requested());
-  return *started;
+  return marked;
 }
 
 DeviceResult<Use> SwapEngine::copy_in(Block& block, const HostSlot& slot, Use* started) noexcept {

@@ -35,10 +35,8 @@ class DeviceBlock {
 
 }  // namespace
 
-// The names stand in content_hash.h.
+// The name stands in content_hash.h.
 extern "C" {
-
-__device__ HashSlot tidepool_content_hash_slots[kHashSlots];
 
 __global__ void __launch_bounds__(HashContent::kThreads)
     tidepool_content_hash(const unsigned char* from, unsigned long long size, HashSlot* slot) {

@@ -4,7 +4,6 @@
 namespace tidepool::runtime {
 
 inline constexpr const char* kHashKernelName = "tidepool_content_hash";
-inline constexpr const char* kHashSlotsName = "tidepool_content_hash_slots";
 /// Hashes that may be under way at one time; more wait for each other on the device.
 inline constexpr unsigned kHashSlots = 64;
 

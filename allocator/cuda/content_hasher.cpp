@@ -9,6 +9,9 @@ extern "C" __attribute__((visibility("hidden"))) const unsigned char
     tp_content_hash_image[];  // NOLINT(readability-identifier-naming): a symbol of the assembler's
 
 namespace tidepool::runtime {
+
+static_assert(kHashSlots * sizeof(HashSlot) <= Device::kHashMemory.count());
+
 namespace {
 
 Status status_of(CUresult result) noexcept {
@@ -17,7 +20,7 @@ Status status_of(CUresult result) noexcept {
 
 }  // namespace
 
-Status ContentHasher::load(CUdevice ordinal) noexcept {
+Status ContentHasher::load(CUdevice ordinal, CUdeviceptr memory) noexcept {
   State seen = State::kUnloaded;
   if (!state_.compare_exchange_strong(seen, State::kLoading, std::memory_order_acquire)) {
     if (seen == State::kLoaded) return kOk;
@@ -25,6 +28,7 @@ Status ContentHasher::load(CUdevice ordinal) noexcept {
   }
   const Status status = find_all(ordinal);
   if (status.ok()) {
+    memory_ = memory;
     state_.store(State::kLoaded, std::memory_order_release);
   } else if (status == kOutOfMemory) {
     state_.store(State::kUnloaded, std::memory_order_release);
@@ -40,7 +44,6 @@ Status ContentHasher::load(CUdevice ordinal) noexcept {
 Status ContentHasher::find_all(CUdevice ordinal) noexcept {
   int multiprocessors = 0;
   int resident_blocks = 0;
-  std::size_t bytes = 0;
   CUresult result =
       driver_.cuDeviceGetAttribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, ordinal);
   // After an error further on, the module is there at the next try.
@@ -48,14 +51,10 @@ Status ContentHasher::find_all(CUdevice ordinal) noexcept {
     result = driver_.cuModuleLoadData(&module_, static_cast<const void*>(tp_content_hash_image));
   if (result == CUDA_SUCCESS) result = driver_.cuModuleGetFunction(&kernel_, module_, kHashKernelName);
   if (result == CUDA_SUCCESS)
-    result = driver_.cuModuleGetGlobal_v2(&slot_memory_, &bytes, module_, kHashSlotsName);
-  if (result == CUDA_SUCCESS)
     result = driver_.cuOccupancyMaxActiveBlocksPerMultiprocessor(&resident_blocks, kernel_,
                                                                  HashContent::kThreads, 0);
   if (result != CUDA_SUCCESS) return status_of(result);
-  const bool usable = multiprocessors > 0 && kernel_ != nullptr && slot_memory_ != 0 &&
-                      bytes >= kHashSlots * sizeof(HashSlot) && resident_blocks > 0;
-  if (!usable) return kNotSupported;
+  if (multiprocessors <= 0 || kernel_ == nullptr || resident_blocks <= 0) return kNotSupported;
   full_grid_ = static_cast<unsigned>(multiprocessors * resident_blocks);
   return kOk;
 }
@@ -94,7 +93,7 @@ Status ContentHasher::enqueue(Slot& slot, void* host, CUdeviceptr device, std::s
   CUresult result = driver_.cuStreamWaitEvent(stream, slot.done, 0);
   if (result != CUDA_SUCCESS) return status_of(result);
 
-  CUdeviceptr at = slot_memory_ + static_cast<std::size_t>(&slot - slots_.data()) * sizeof(HashSlot);
+  CUdeviceptr at = memory_ + static_cast<std::size_t>(&slot - slots_.data()) * sizeof(HashSlot);
   unsigned long long bytes = size;
   void* parameters[] = {&device, &bytes, &at, nullptr};
   result = driver_.cuLaunchKernel(kernel_, grid_for(size), 1, 1, HashContent::kThreads, 1, 1, 0, stream,

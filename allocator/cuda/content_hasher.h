@@ -15,15 +15,16 @@ namespace tidepool::runtime {
 /// Every call is made with that context current. Thread-safe, takes no lock, waits for nothing but what the
 /// driver itself waits for while it loads.
 ///
-/// Hashes meet their blocks' sums in slots of device memory, which the module brings with it. A slot's event
+/// Hashes meet their blocks' sums in slots of device memory, which the caller of load() gives. A slot's event
 /// makes its next hash wait, on the device, for the one before, whatever stream that was in.
 class ContentHasher {
  public:
   explicit ContentHasher(const DriverTable& driver) noexcept : driver_(driver) {}
 
-  /// Loads the kernel, once. kOk: hash() can be used. kNotReady: another thread is at it. kOutOfMemory: not
-  /// now. Else the driver's error, for good; kNotSupported for a driver that has no such thing.
-  Status load(CUdevice ordinal) noexcept;
+  /// Loads the kernel, once; `memory` as in Device::prepare_hash(). kOk: hash() can be used. kNotReady:
+  /// another thread is at it. kOutOfMemory: not now. Else the driver's error, for good; kNotSupported for a
+  /// driver that has no such thing.
+  Status load(CUdevice ordinal, CUdeviceptr memory) noexcept;
 
   /// Enqueues the hash of [device, device + size) and its copy to 16 bytes at `host`. kNotSupported unless
   /// loaded; kNotReady where more threads than slots are here. On any error but these the copy may still
@@ -49,7 +50,7 @@ class ContentHasher {
   // Written before state_ says kLoaded. The module stays until the context ends.
   CUmodule module_ = nullptr;
   CUfunction kernel_ = nullptr;
-  CUdeviceptr slot_memory_ = 0;
+  CUdeviceptr memory_ = 0;  // slots
   unsigned full_grid_ = 1;
   std::atomic<unsigned> next_{0};
   std::array<Slot, kHashSlots> slots_;

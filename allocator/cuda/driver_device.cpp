@@ -196,8 +196,8 @@ Status DriverDevice::copy_to_device(DevicePtr device, const void* host, Bytes si
       [&] { return driver_.cuMemcpyHtoDAsync_v2(raw(device), host, size.count(), raw(stream)); });
 }
 
-Status DriverDevice::prepare_hash() noexcept {
-  return Current(*this)([&] { return static_cast<CUresult>(hasher_.load(ordinal_).code()); });
+Status DriverDevice::prepare_hash(DevicePtr memory) noexcept {
+  return Current(*this)([&] { return static_cast<CUresult>(hasher_.load(ordinal_, raw(memory)).code()); });
 }
 
 Status DriverDevice::hash_to_host(void* host, DevicePtr device, Bytes size, StreamHandle stream) noexcept {

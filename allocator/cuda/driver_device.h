@@ -45,7 +45,7 @@ class DriverDevice final : public Device {
   Status copy_to_host(void* host, DevicePtr device, Bytes size, StreamHandle stream) noexcept override;
   Status copy_to_device(DevicePtr device, const void* host, Bytes size,
                         StreamHandle stream) noexcept override;
-  Status prepare_hash() noexcept override;
+  Status prepare_hash(DevicePtr memory) noexcept override;
   Status hash_to_host(void* host, DevicePtr device, Bytes size, StreamHandle stream) noexcept override;
   Status register_host(void* base, Bytes size) noexcept override;
   Status unregister_host(void* base) noexcept override;

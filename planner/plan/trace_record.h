@@ -204,6 +204,7 @@ enum class MoveKind : std::uint32_t {
   kIn = 1,      ///< back to the device
   kDrop = 2,    ///< off the device without a copy: nothing had been written
   kCancel = 3,  ///< a move out was taken back
+  kClean = 4,   ///< off the device without a copy: the host still had the contents
 };
 
 enum class MoveCause : std::uint32_t {

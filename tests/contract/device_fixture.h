@@ -70,6 +70,20 @@ struct Fixture {
     REQUIRE(result.ok());
     return *result;
   }
+  /// prepare_hash() with memory that the fixture holds.
+  runtime::Status prepare_hash() {
+    if (hash_memory == DevicePtr()) {
+      const DevicePtr memory = reserve(unit);
+      (void)back(memory, unit);
+      const StreamHandle on = stream();
+      RegisteredHost zeros(device, Device::kHashMemory);
+      put(memory, zeros.data(), Device::kHashMemory, on);
+      REQUIRE(device.synchronize().ok());
+      hash_memory = memory;
+    }
+    return device.prepare_hash(hash_memory);
+  }
+  DevicePtr hash_memory;
   void put(DevicePtr at, std::uint8_t* host, Bytes size, StreamHandle on) {
     REQUIRE(device.copy_to_device(at, host, size, on).ok());
   }

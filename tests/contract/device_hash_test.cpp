@@ -16,8 +16,8 @@ TEST_CASE("device: hashes are not to be had before they are prepared, nor of not
   const StreamHandle stream = f.stream();
   RegisteredHost host(f.device, KiB(4));
   CHECK(f.device.hash_to_host(host.data(), base, f.unit, stream) == runtime::kNotSupported);
-  REQUIRE(f.device.prepare_hash().ok());
-  REQUIRE(f.device.prepare_hash().ok());
+  REQUIRE(f.prepare_hash().ok());
+  REQUIRE(f.prepare_hash().ok());
   CHECK(f.device.hash_to_host(host.data(), base, Bytes(0), stream) == runtime::kInvalidValue);
   REQUIRE(f.device.synchronize().ok());
   REQUIRE(f.device.unmap(base, f.unit).ok());
@@ -35,7 +35,7 @@ TEST_CASE("device: a hash is that of the bytes, at every size and address and ac
   RegisteredHost hashes(f.device, KiB(4));
   for (std::size_t i = 0; i < all; ++i) bytes.data()[i] = static_cast<std::uint8_t>(i * 197 >> 5);
   f.put(base, bytes.data(), f.unit * 2, stream);
-  REQUIRE(f.device.prepare_hash().ok());
+  REQUIRE(f.prepare_hash().ok());
 
   struct Piece {
     std::size_t at, size;
@@ -76,7 +76,7 @@ TEST_CASE("device: a hash is taken when its stream gets there, and one changed b
   std::memset(before.data(), 0x21, f.unit.count());
   std::memset(after.data(), 0x21, f.unit.count());
   after.data()[f.unit.count() - 1] = 0x22;
-  REQUIRE(f.device.prepare_hash().ok());
+  REQUIRE(f.prepare_hash().ok());
 
   const auto hash = [&](std::size_t i) {
     REQUIRE(f.device.hash_to_host(hashes.data() + i * sizeof(ContentHash), base, f.unit, stream).ok());
@@ -108,7 +108,7 @@ TEST_CASE("device: an event recorded behind a hash tells that it is there") {
   RegisteredHost bytes(f.device, f.unit);
   RegisteredHost hash(f.device, KiB(4));
   std::memset(bytes.data(), 0x7E, f.unit.count());
-  REQUIRE(f.device.prepare_hash().ok());
+  REQUIRE(f.prepare_hash().ok());
   f.put(base, bytes.data(), f.unit, stream);
   REQUIRE(f.device.hash_to_host(hash.data(), base, f.unit, stream).ok());
   REQUIRE(f.device.record(event, stream).ok());
@@ -134,7 +134,7 @@ TEST_CASE("device: many hashes in several streams do not disturb each other") {
   RegisteredHost bytes(f.device, f.unit);
   RegisteredHost hashes(f.device, Bytes(kPieces * sizeof(ContentHash)));
   for (std::size_t i = 0; i < f.unit.count(); ++i) bytes.data()[i] = static_cast<std::uint8_t>(i * i >> 9);
-  REQUIRE(f.device.prepare_hash().ok());
+  REQUIRE(f.prepare_hash().ok());
   f.put(base, bytes.data(), f.unit, streams[0]);
   REQUIRE(f.device.synchronize().ok());
   for (std::size_t i = 0; i < kPieces; ++i) {

@@ -275,17 +275,17 @@ Status FakeDevice::copy_to_device(DevicePtr device, const void* host, Bytes size
   return kOk;
 }
 
-Status FakeDevice::prepare_hash() noexcept {
+Status FakeDevice::prepare_hash(DevicePtr memory) noexcept {
   const Lock lock(mutex_);
   if (const Status early = enter("prepare_hash"); !early.ok()) return early;
-  hashes_ = true;
+  if (hash_memory_ == DevicePtr()) hash_memory_ = memory;
   return kOk;
 }
 
 Status FakeDevice::hash_to_host(void* host, DevicePtr device, Bytes size, StreamHandle stream) noexcept {
   const Lock lock(mutex_);
   if (const Status early = enter("hash_to_host"); !early.ok()) return early;
-  if (!hashes_) return kNotSupported;
+  if (hash_memory_ == DevicePtr()) return kNotSupported;
   if (!queue_.has_stream(stream) || size.count() == 0) return kInvalidValue;
   if (!is_registered(host, Bytes(sizeof(ContentHash))))
     return refuse("hash_to_host into memory that is not registered");
@@ -296,10 +296,20 @@ Status FakeDevice::hash_to_host(void* host, DevicePtr device, Bytes size, Stream
     std::vector<std::uint8_t> bytes(size.count());
     if (!memory_.read(device, bytes.data(), size))
       return end_device("hash_to_host reads unmapped " + range_text(device, size));
-    const ContentHash hash = content_hash(bytes.data(), bytes.size());
+    std::vector<std::uint8_t> slots(kHashMemory.count());
+    if (!memory_.read(hash_memory_, slots.data(), kHashMemory))
+      return end_device("hash_to_host without its memory, " + range_text(hash_memory_, kHashMemory));
+    if (slots != std::vector<std::uint8_t>(slots.size()))
+      return end_device("hash_to_host in memory that is not zero");
+    const ContentHash hash = content_hash(bytes.data(), hashes_lie_ ? 0 : bytes.size());
     std::memcpy(host, &hash, sizeof hash);
   });
   return kOk;
+}
+
+void FakeDevice::lie_about_hashes() {
+  const Lock lock(mutex_);
+  hashes_lie_ = true;
 }
 
 bool FakeDevice::is_registered(const void* base, Bytes size) const {

@@ -77,6 +77,8 @@ class FakeDevice final : public runtime::Device {
   [[nodiscard]] std::size_t pending() const;
   /// Bytes as they are now, past all streams. False where not all of it is accessible.
   [[nodiscard]] bool peek(runtime::DevicePtr at, void* out, Bytes size) const;
+  /// From now on all hashes are the same, whatever the bytes are.
+  void lie_about_hashes();
   [[nodiscard]] FaultPlan& faults() noexcept { return faults_; }
   /// Calls of a method of Device so far, also those that failed.
   [[nodiscard]] std::uint64_t calls(std::string_view function) const;
@@ -109,7 +111,7 @@ class FakeDevice final : public runtime::Device {
                                runtime::StreamHandle stream) noexcept override;
   runtime::Status copy_to_device(runtime::DevicePtr device, const void* host, Bytes size,
                                  runtime::StreamHandle stream) noexcept override;
-  runtime::Status prepare_hash() noexcept override;
+  runtime::Status prepare_hash(runtime::DevicePtr memory) noexcept override;
   runtime::Status hash_to_host(void* host, runtime::DevicePtr device, Bytes size,
                                runtime::StreamHandle stream) noexcept override;
   runtime::Status register_host(void* base, Bytes size) noexcept override;
@@ -134,7 +136,8 @@ class FakeDevice final : public runtime::Device {
   std::map<std::uintptr_t, std::uint64_t> registered_;
   std::vector<std::string> errors_;
   bool ended_ = false;
-  bool hashes_ = false;
+  runtime::DevicePtr hash_memory_;
+  bool hashes_lie_ = false;
   std::uint64_t unready_queries_ = 0;
   Bytes copied_to_host_;
   Bytes copied_to_device_;

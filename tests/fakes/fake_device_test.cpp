@@ -96,7 +96,7 @@ TEST_CASE("fake device: hashing what is not mapped by then ends the device and w
   Mapped m;
   const StreamHandle stream = m.device.create_program_stream();
   std::vector<std::uint8_t> host(64, 0xEE);
-  REQUIRE(m.device.prepare_hash().ok());
+  REQUIRE(m.device.prepare_hash(m.base).ok());
   CHECK(m.device.hash_to_host(host.data(), m.base, MiB(2), stream) ==
         runtime::kInvalidValue);  // not registered
   REQUIRE(m.device.register_host(host.data(), Bytes(host.size())).ok());

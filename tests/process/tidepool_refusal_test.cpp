@@ -90,6 +90,7 @@ constexpr Refused kRefused[] = {
     {"log", "loud", "is not valid: a level is none of off, error, warn, info, debug, trace"},
     {"log_max", "1023KiB", "is out of range 1MiB..16GiB"},
     {"log_max", "17GiB", "is out of range 1MiB..16GiB"},
+    {"clean", "maybe", "is not valid: it is none of 1, 0, on, off, yes, no, true, false"},
     {"check", "half", "is none of off, cheap, full, unmap"},
     {"alloc", "some", "is none of auto, async, native"},
     {"device_budget", "15.9MiB", "is out of range 16MiB..100%"},

@@ -21,7 +21,6 @@ constexpr CUdeviceptr kSlots = 0x7000'0000;
 struct Script {
   std::string_view fails;
   CUresult with = CUDA_ERROR_UNKNOWN;
-  std::size_t slot_bytes = kHashSlots * sizeof(HashSlot);
   int resident_blocks = 6;
   std::atomic<int> modules{0}, launches{0}, copies{0}, events{0}, waits{0}, records{0};
   std::atomic<int> in_use[kHashSlots] = {};
@@ -55,12 +54,6 @@ CUresult get_function(CUfunction* function, CUmodule, const char* name) {
   REQUIRE(std::string_view(name) == kHashKernelName);
   *function = reinterpret_cast<CUfunction>(std::uintptr_t{2});
   return answer("function");
-}
-CUresult get_global(CUdeviceptr* at, std::size_t* bytes, CUmodule, const char* name) {
-  REQUIRE(std::string_view(name) == kHashSlotsName);
-  *at = kSlots;
-  *bytes = g_script->slot_bytes;
-  return answer("global");
 }
 CUresult occupancy(int* blocks, CUfunction, int threads, std::size_t) {
   REQUIRE(threads == static_cast<int>(HashContent::kThreads));
@@ -116,7 +109,6 @@ struct Fixture {
     driver.cuDeviceGetAttribute = &get_attribute;
     driver.cuModuleLoadData = &load_data;
     driver.cuModuleGetFunction = &get_function;
-    driver.cuModuleGetGlobal_v2 = &get_global;
     driver.cuOccupancyMaxActiveBlocksPerMultiprocessor = &occupancy;
     driver.cuEventCreate = &create_event;
     driver.cuStreamWaitEvent = &wait_event;
@@ -124,14 +116,14 @@ struct Fixture {
     driver.cuMemcpyDtoHAsync_v2 = &copy;
     driver.cuEventRecord = &record_event;
   }
-  Status load() { return hasher.load(0); }
+  Status load() { return hasher.load(0, kSlots); }
   Status hash(std::size_t size = 1 << 20) { return hasher.hash(host.data(), 0x1000, size, nullptr); }
 };
 
 }  // namespace
 
 TEST_CASE("hasher: each call that fails while loading is the answer, for good") {
-  for (const std::string_view call : {"attribute", "load", "function", "global", "occupancy"}) {
+  for (const std::string_view call : {"attribute", "load", "function", "occupancy"}) {
     INFO(call);
     Fixture f;
     f.script.fails = call;
@@ -145,7 +137,7 @@ TEST_CASE("hasher: each call that fails while loading is the answer, for good") 
 }
 
 TEST_CASE("hasher: out of memory while loading may be tried again, and loads once") {
-  for (const std::string_view call : {"load", "function", "global", "occupancy"}) {
+  for (const std::string_view call : {"load", "function", "occupancy"}) {
     INFO(call);
     Fixture f;
     f.script.fails = call;
@@ -162,9 +154,6 @@ TEST_CASE("hasher: out of memory while loading may be tried again, and loads onc
 }
 
 TEST_CASE("hasher: a driver whose answers are of no use is not used") {
-  Fixture few;
-  few.script.slot_bytes = sizeof(HashSlot);
-  CHECK(few.load() == kNotSupported);
   Fixture none;
   none.script.resident_blocks = 0;
   CHECK(none.load() == kNotSupported);
@@ -233,7 +222,7 @@ TEST_CASE("hasher: threads never share a slot, and load once") {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
-      while (f.hasher.load(0) == kNotReady) std::this_thread::yield();
+      while (f.hasher.load(0, kSlots) == kNotReady) std::this_thread::yield();
       for (int i = 0; i < 2000; ++i) hashed += f.hash().ok() ? 1 : 0;
     });
   }

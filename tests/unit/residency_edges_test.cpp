@@ -69,7 +69,7 @@ class Interrupted final : public Device {
     if (auto happening = std::exchange(at_copy_in, {})) happening();
     return device_.copy_to_device(at, host, size, stream);
   }
-  Status prepare_hash() noexcept override { return device_.prepare_hash(); }
+  Status prepare_hash(DevicePtr memory) noexcept override { return device_.prepare_hash(memory); }
   Status hash_to_host(void* host, DevicePtr at, Bytes size, StreamHandle stream) noexcept override {
     return device_.hash_to_host(host, at, size, stream);
   }

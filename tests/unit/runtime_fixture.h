@@ -28,6 +28,7 @@ class Program {
     int streams = 3;
     bool blocking = false;
     const char* check = "full";
+    const char* clean = "1";
     bool is_lost = false;  ///< the device ends in an error, after which it gives nothing back
   };
 
@@ -37,6 +38,7 @@ class Program {
     REQUIRE(set_option(options, *find_option("TIDEPOOL_DEVICE_BUDGET"), config.budget).ok());
     REQUIRE(set_option(options, *find_option("TIDEPOOL_HOST_BUDGET"), config.host).ok());
     REQUIRE(set_option(options, *find_option("TIDEPOOL_CHECK"), config.check).ok());
+    REQUIRE(set_option(options, *find_option("TIDEPOOL_CLEAN"), config.clean).ok());
     auto runtime = Runtime::create(device_, options, GiB(4));
     REQUIRE(runtime.ok());
     runtime_.reset(*runtime);
@@ -104,6 +106,22 @@ class Program {
     return Status(code);
   }
 
+  /// A launch that names all of `blocks` and only looks whether each still has its stamp.
+  Status look(const std::vector<DevicePtr>& blocks, std::size_t on_stream) {
+    std::vector<BlockId> set;
+    std::vector<Step> steps;
+    for (const DevicePtr at : blocks) {
+      const Content& content = expected_.at(at.address());
+      set.push_back(runtime_->find(at.address()));
+      steps.push_back({at, content.size, content.stamp, content.stamp});
+    }
+    const StreamHandle stream = this->stream(on_stream);
+    return Status(runtime_->launch(set, stream, "reading kernel", [&] {
+      return device_.submit(stream, "reading kernel", [this, steps](auto& access) { run(access, steps); })
+          .code();
+    }));
+  }
+
   Status free(DevicePtr at) {
     const Status status = runtime_->free(at);
     if (status.ok()) expected_.erase(at.address());
@@ -143,6 +161,7 @@ class Program {
           access.read(word, &seen, Bytes(8));
           if (seen != (step.expect ^ word.address())) ++wrong_;
         }
+        if (step.write == step.expect) continue;
         const std::uint64_t next = step.write ^ word.address();
         access.write(word, &next, Bytes(8));
       }

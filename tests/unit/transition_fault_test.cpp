@@ -6,17 +6,19 @@
 namespace tidepool::runtime {
 namespace {
 
-constexpr const char* kCalls[] = {"create",       "map",  "unmap", "set_access",   "create_event",
-                                  "record",       "wait", "query", "copy_to_host", "copy_to_device",
-                                  "register_host"};
+constexpr const char* kCalls[] = {
+    "create", "map",          "unmap",          "set_access",    "create_event", "record",      "wait",
+    "query",  "copy_to_host", "copy_to_device", "register_host", "hash_to_host", "prepare_hash"};
 
 void run_program(Program& program, int* refused) {
+  (void)program.allocate(KiB(4));  // hashes find their memory beside it
   std::vector<DevicePtr> blocks;
   for (int i = 0; i < 8; ++i)
     blocks.push_back(program.allocate(MiB(4) + MiB(2) * static_cast<unsigned>(i % 2)));
   for (int round = 0; round < 4; ++round) {
     for (std::size_t i = 0; i < blocks.size(); ++i) {
-      const Status status = program.touch({blocks[i], blocks[(i + 3) % 8]}, i % 2);
+      const std::vector<DevicePtr> set{blocks[i], blocks[(i + 3) % 8]};
+      const Status status = round % 2 == 0 ? program.touch(set, i % 2) : program.look(set, i % 2);
       if (!status.ok()) ++*refused;
       program.synchronize();
     }
@@ -32,7 +34,7 @@ TEST_CASE("transition: one failed driver call, any call, any time, is survived w
   for (const char* call : kCalls) {
     std::size_t total = 0;
     {
-      Program program({.seed = 5, .check = check});
+      Program program({.budget = "20MiB", .seed = 5, .check = check});
       const std::size_t before = program.device().calls(call);
       int refused = 0;
       run_program(program, &refused);
@@ -41,7 +43,7 @@ TEST_CASE("transition: one failed driver call, any call, any time, is survived w
     }
     for (std::size_t nth = 1; nth <= total; nth += 1 + total / 6) {
       INFO(call << " fails at call " << nth << " of " << total);
-      Program program({.seed = 5, .check = check});
+      Program program({.budget = "20MiB", .seed = 5, .check = check});
       program.device().faults().add({.function = call, .after = nth - 1, .code = 2});
       int refused = 0;
       run_program(program, &refused);

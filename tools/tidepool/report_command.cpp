@@ -99,6 +99,10 @@ void print_process(const ProcessStats& p, const Recorded& recorded) {
   line("moved", std::to_string(p.get(Metric::swap_out_total)) + " blocks out, " +
                     std::to_string(p.get(Metric::swap_in_total)) + " in; " +
                     std::to_string(p.get(Metric::evictions_cancelled_total)) + " moves out taken back");
+  if (p.get(Metric::hashes_total) > 0)
+    line("", size_text(p.get(Metric::clean_bytes_total)) +
+                 " left without a copy, being on the host already; " +
+                 std::to_string(p.get(Metric::hashes_total)) + " hashes");
   print_waits(p);
   for (const auto& [code, times] : recorded.messages) {
     const MessageRow& row = message_rows()[code];

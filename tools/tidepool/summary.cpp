@@ -11,9 +11,10 @@ std::string shown(std::uint64_t bytes) {
   return BytesText(Bytes(bytes)).c_str();
 }
 
-std::string swapped(std::uint64_t out, std::uint64_t in) {
+std::string swapped(std::uint64_t out, std::uint64_t in, std::uint64_t clean) {
   if (out == 0 && in == 0) return "Nothing had to be swapped.";
-  return "Swapped " + shown(out) + " out, " + shown(in) + " in.";
+  return "Swapped " + shown(out) + " out, " + shown(in) + " in" +
+         (clean > 0 ? "; " + shown(clean) + " left that the host still had." : ".");
 }
 
 std::string times(std::uint64_t n) {
@@ -44,7 +45,8 @@ std::string needed(const ProcessStats& p) {
     if (wanted > held) text += ", with " + shown(wanted) + " wanted";
     text += ". ";
   }
-  return text + swapped(p.get(Metric::swap_out_bytes_total), p.get(Metric::swap_in_bytes_total));
+  return text + swapped(p.get(Metric::swap_out_bytes_total), p.get(Metric::swap_in_bytes_total),
+                        p.get(Metric::clean_bytes_total));
 }
 
 std::string ended_how(const Ending& ending) {
@@ -59,12 +61,14 @@ std::vector<std::string> summary_lines(const std::vector<ProcessStats>& processe
   std::vector<const ProcessStats*> users;
   std::uint64_t out = 0;
   std::uint64_t in = 0;
+  std::uint64_t clean = 0;
   std::uint64_t warnings = 0;
   for (const ProcessStats& p : processes) {
     if (!p.used_cuda()) continue;
     users.push_back(&p);
     out += p.get(Metric::swap_out_bytes_total);
     in += p.get(Metric::swap_in_bytes_total);
+    clean += p.get(Metric::clean_bytes_total);
     warnings += p.get(Metric::warnings_total);
   }
   char duration[kUnitTextBytes];
@@ -84,7 +88,7 @@ std::vector<std::string> summary_lines(const std::vector<ProcessStats>& processe
     lines.push_back("process " + std::to_string(p->pid) + " (" + p->program + ") n" + needed(*p) +
                     warned(p->get(Metric::warnings_total)));
   }
-  lines.push_back(done + std::to_string(users.size()) + " processes used CUDA. " + swapped(out, in) +
+  lines.push_back(done + std::to_string(users.size()) + " processes used CUDA. " + swapped(out, in, clean) +
                   warned(warnings));
   return lines;
 }
