@@ -53,8 +53,11 @@ template <class C, class... A>
   const CUresult result = run_timed(timed, stream, C::kPerThread, enqueue);
   if (result != CUDA_SUCCESS) return result;
   const runtime::StreamHandle handle = stream_of(stream, C::kPerThread);
-  if (known) record_launch(std::move(shape), function, handle, set);
-  if (!known) record_launch_of_any(std::move(shape), function, handle);
+  if (known) {
+    record_launch(std::move(shape), function, handle, set);
+  } else {
+    record_launch_of_any(std::move(shape), function, handle);
+  }
   timed.recorded();
   write_durations();
   return result;

@@ -32,7 +32,7 @@ def commands(page):
 
 
 def plain(line):
-    return NUMBER.sub("#", line.strip())
+    return re.sub(r"#(ns|us|ms|s)\b", "#s", NUMBER.sub("#", line.strip()))
 
 
 def problem(command, wanted, status, folder, environment):
