@@ -2,11 +2,11 @@
 // memory is, it prints the same; and it does so in half of the memory it asks for.
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <fstream>
 #include <sstream>
 
 #include "tests/process/child_process.h"
+#include "tests/sim/device_run.h"
 
 namespace tidepool::test {
 namespace {
@@ -16,23 +16,9 @@ const std::string kTidepool = built("bin/tidepool");
 const std::string kJob = built("tests/digest_job");
 const int kSeeds = seeds_of_sweep();
 
-struct Run {
-  Outcome outcome;
-  std::string report;
-
-  /// The number behind `"key": ` after the first `"section"` of the report.
-  [[nodiscard]] std::uint64_t number(const std::string& section, const std::string& key) const {
-    const std::size_t from = report.find("\"" + section + "\"");
-    REQUIRE(from != std::string::npos);
-    const std::size_t at = report.find("\"" + key + "\":", from);
-    REQUIRE(at != std::string::npos);
-    return std::strtoull(report.c_str() + at + key.size() + 3, nullptr, 10);
-  }
-};
-
 /// With `table` one kernel gets its inputs by pointers in memory.
-Run run_job(int seed, const std::vector<std::string>& front = {},
-            const std::vector<std::string>& options = {}, bool table = false) {
+DeviceRun run_job(int seed, const std::vector<std::string>& front = {},
+                  const std::vector<std::string>& options = {}, bool table = false) {
   const ScratchFolder folder;
   const std::string report = folder / "report.json";
   std::vector<std::string> words = {kSimgpu, "--seed", std::to_string(seed), "--report", report};
@@ -41,7 +27,7 @@ Run run_job(int seed, const std::vector<std::string>& front = {},
   words.insert(words.end(), front.begin(), front.end());
   words.insert(words.end(), {kJob, sanitized() ? "1" : "2"});
   if (table) words.emplace_back("table");
-  Run result;
+  DeviceRun result;
   result.outcome = run({words, "", {}, false, false});
   std::stringstream text;
   text << std::ifstream(report).rdbuf();
@@ -53,12 +39,12 @@ Run run_job(int seed, const std::vector<std::string>& front = {},
 }
 
 void expect_same_in_half(int first_seed, int count) {
-  const Run plain = run_job(1);
+  const DeviceRun plain = run_job(1);
   const std::uint64_t peak = plain.number("memory", "physical_peak_bytes");
   const std::vector<std::string> half = {kTidepool, "run", "--device-budget", std::to_string(peak / 2), "--"};
   for (int seed = first_seed; seed < first_seed + count; ++seed) {
     INFO("seed " << seed);
-    const Run small = run_job(seed, half);
+    const DeviceRun small = run_job(seed, half);
     REQUIRE(small.outcome.out == plain.outcome.out);
     REQUIRE(small.number("memory", "physical_peak_bytes") <= peak / 2);
     REQUIRE(small.number("h2d", "bytes") > plain.number("h2d", "bytes"));
@@ -70,7 +56,7 @@ void expect_same_in_half(int first_seed, int count) {
 }  // namespace
 
 TEST_CASE("digests: a program prints the same for every seed") {
-  const Run first = run_job(1, {}, {}, true);
+  const DeviceRun first = run_job(1, {}, {}, true);
   CHECK(first.report.find("forward(float const*, float const*, float*, int)") != std::string::npos);
   for (int seed = 2; seed <= kSeeds; ++seed) {
     INFO("seed " << seed);
@@ -93,18 +79,18 @@ TEST_CASE("digests: where roles are exact no pointer is taken for a stale one in
   std::ofstream(roles) << "simgpu-roles 1\nkernel forward*\n param 0 in\n param 1 in\n param 2 out\n"
                           "kernel backward*\n param 0 in\n param 1 in\n param 2 inout\n param 3 out\n";
   const std::vector<std::string> options = {"--roles", roles};
-  const Run plain = run_job(1, {}, options);
+  const DeviceRun plain = run_job(1, {}, options);
   const std::uint64_t peak = plain.number("memory", "physical_peak_bytes");
   const std::vector<std::string> half = {kTidepool, "run", "--device-budget", std::to_string(peak / 2), "--"};
   for (int seed = 1; seed <= kSeeds / 2; ++seed) {
     INFO("seed " << seed);
-    const Run small = run_job(seed, half, options);
+    const DeviceRun small = run_job(seed, half, options);
     REQUIRE(small.number("errors_total", "errors_total") == 0);
   }
 }
 
 TEST_CASE("digests: a page that a copy lost shows in what the program prints", "[plain]") {
-  const Run plain = run_job(1);
+  const DeviceRun plain = run_job(1);
   const std::uint64_t peak = plain.number("memory", "physical_peak_bytes");
   const std::vector<std::string> half = {kTidepool, "run", "--device-budget", std::to_string(peak / 2), "--"};
   // The program's own copies to the device come first: one for each of its weights, and the table.
@@ -116,7 +102,7 @@ TEST_CASE("digests: a page that a copy lost shows in what the program prints", "
     std::ofstream(plan) << "copy h2d nth=" << own + 3 * i << ' ' << how << " offset=" << 4096 * 31 * i
                         << " bytes=4096\n";
     INFO("copy " << own + 3 * i);
-    const Run damaged = run_job(1, half, {"--faults", plan});
+    const DeviceRun damaged = run_job(1, half, {"--faults", plan});
     REQUIRE(damaged.number("faults_injected", "faults_injected") == 1);
     CHECK(damaged.outcome.out != plain.outcome.out);
   }
@@ -127,7 +113,7 @@ TEST_CASE("digests: the report says so, and whose roles are known", "[plain]") {
   const std::string roles = folder / "roles";
   std::ofstream(roles)
       << "simgpu-roles 1\nkernel forward*\n mutable out\nkernel gather*\n table 0 3 in\n param 1 inout\n";
-  const Run known = run_job(1, {}, {"--roles", roles, "--digest", "full", "--summary"}, true);
+  const DeviceRun known = run_job(1, {}, {"--roles", roles, "--digest", "full", "--summary"}, true);
   CHECK(known.number("roles_known", "forward(float const*, float const*, float*, int)") == 2 * 16);
   CHECK(known.number("roles_inferred", "backward(float const*, float const*, float*, float*, int)") == 32);
   CHECK(known.outcome.err.find("have no CPU body: their results are digests") != std::string::npos);

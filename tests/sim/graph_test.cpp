@@ -2,11 +2,11 @@
 // do not name moves, before, between and after their launches.
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <fstream>
 #include <sstream>
 
 #include "tests/process/child_process.h"
+#include "tests/sim/device_run.h"
 
 namespace tidepool::test {
 namespace {
@@ -15,27 +15,14 @@ const std::string kSimgpu = built("bin/simgpu");
 const std::string kTidepool = built("bin/tidepool");
 const std::string kJob = built("tests/graph_job");
 
-struct Run {
-  Outcome outcome;
-  std::string report;
-  /// The number behind `"key": ` after the first `"section"` of the report.
-  [[nodiscard]] std::uint64_t number(const std::string& section, const std::string& key) const {
-    const std::size_t from = report.find("\"" + section + "\"");
-    REQUIRE(from != std::string::npos);
-    const std::size_t at = report.find("\"" + key + "\":", from);
-    REQUIRE(at != std::string::npos);
-    return std::strtoull(report.c_str() + at + key.size() + 3, nullptr, 10);
-  }
-};
-
-Run run_job(int seed, const std::string& budget) {
+DeviceRun run_job(int seed, const std::string& budget) {
   const ScratchFolder folder;
   const std::string report = folder / "report.json";
   std::vector<std::string> words = {kSimgpu, "--seed", std::to_string(seed), "--report", report, "--"};
   if (!budget.empty())
     words.insert(words.end(), {kTidepool, "run", "--device-budget", budget, "--check", "full", "--"});
   words.insert(words.end(), {kJob, "3"});
-  Run result;
+  DeviceRun result;
   result.outcome = run({words, "", {}, false, false});
   std::stringstream text;
   text << std::ifstream(report).rdbuf();
@@ -48,11 +35,11 @@ constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 }  // namespace
 
 TEST_CASE("graph: a program that launches graphs runs in half of the memory it asks for") {
-  const Run plain = run_job(1, "");
+  const DeviceRun plain = run_job(1, "");
   REQUIRE(plain.outcome.code() == 0);
   for (int seed = 1; seed <= seeds_of_sweep(); ++seed) {
     INFO("seed " << seed);
-    const Run got = run_job(seed, "32MiB");
+    const DeviceRun got = run_job(seed, "32MiB");
     INFO(got.outcome.err);
     REQUIRE(got.outcome.code() == 0);
     CHECK(got.outcome.out == plain.outcome.out);
@@ -64,7 +51,7 @@ TEST_CASE("graph: a program that launches graphs runs in half of the memory it a
 }
 
 TEST_CASE("graph: what its nodes name must fit") {
-  const Run got = run_job(1, "16MiB");
+  const DeviceRun got = run_job(1, "16MiB");
   INFO(got.outcome.err);
   CHECK(got.outcome.code() == 1);
   CHECK(got.outcome.err.find("needs ") != std::string::npos);

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <sstream>
 
 #include "planner/plan/trace_reader.h"
 #include "tests/process/child_process.h"
+#include "tests/sim/device_run.h"
 
 namespace tidepool::test {
 namespace {
@@ -112,21 +112,9 @@ class Told {
   std::map<std::uint64_t, std::size_t> streams_;
 };
 
-struct Run {
-  Outcome outcome;
-  std::string report;  ///< of the device
-  [[nodiscard]] std::uint64_t number(const std::string& section, const std::string& key) const {
-    const std::size_t from = report.find("\"" + section + "\"");
-    REQUIRE(from != std::string::npos);
-    const std::size_t at = report.find("\"" + key + "\":", from);
-    REQUIRE(at != std::string::npos);
-    return std::strtoull(report.c_str() + at + key.size() + 3, nullptr, 10);
-  }
-};
-
 /// Under `tidepool run` with these options; without Tidepool if there are none.
-Run on_device(const ScratchFolder& folder, const std::vector<std::string>& program,
-              const std::vector<std::string>& options) {
+DeviceRun on_device(const ScratchFolder& folder, const std::vector<std::string>& program,
+                    const std::vector<std::string>& options) {
   std::vector<std::string> words = {built("bin/simgpu"),    "--device", "h100", "--report",
                                     folder / "report.json", "--"};
   if (!options.empty()) {
@@ -135,7 +123,7 @@ Run on_device(const ScratchFolder& folder, const std::vector<std::string>& progr
     words.push_back("--");
   }
   words.insert(words.end(), program.begin(), program.end());
-  Run result;
+  DeviceRun result;
   result.outcome = run({words, "", {}, false, false});
   std::stringstream text;
   text << std::ifstream(folder / "report.json").rdbuf();
@@ -145,12 +133,12 @@ Run on_device(const ScratchFolder& folder, const std::vector<std::string>& progr
 
 void expect_same_trace(const std::vector<std::string>& program) {
   const ScratchFolder folder;
-  const Run plain = on_device(folder, program, {});
+  const DeviceRun plain = on_device(folder, program, {});
   REQUIRE(plain.outcome.code() == 0);
-  const Run managed = on_device(folder, program, {"--trace", "ops", "--run-dir", folder / "managed"});
+  const DeviceRun managed = on_device(folder, program, {"--trace", "ops", "--run-dir", folder / "managed"});
   INFO(managed.outcome.err);
   REQUIRE(managed.outcome.code() == 0);
-  const Run observed =
+  const DeviceRun observed =
       on_device(folder, program, {"--mode", "observe", "--trace", "ops", "--run-dir", folder / "observed"});
   INFO(observed.outcome.err);
   REQUIRE(observed.outcome.code() == 0);
@@ -209,8 +197,8 @@ TEST_CASE("observe: the trace of random programs holds what that of managed runs
 
 TEST_CASE("observe: kernels are timed, and the report tells what the program needed") {
   const ScratchFolder folder;
-  const Run got = on_device(folder, {built("bin/train_mlp"), "--steps", "8"},
-                            {"--mode", "observe", "--trace", "ops", "--run-dir", folder / "run"});
+  const DeviceRun got = on_device(folder, {built("bin/train_mlp"), "--steps", "8"},
+                                  {"--mode", "observe", "--trace", "ops", "--run-dir", folder / "run"});
   REQUIRE(got.outcome.code() == 0);
   const Told told(folder / "run/trace.tptrace", nullptr);
   CHECK(told.durations > told.launches / 8);
@@ -226,7 +214,7 @@ TEST_CASE("observe: kernels are timed, and the report tells what the program nee
 // unknown.
 TEST_CASE("observe: with a driver that lacks an entry the program is watched, and one line says so",
           "[plain]") {
-  const Run plain = on_device(ScratchFolder(), {built("bin/train_mlp"), "--steps", "1"}, {});
+  const DeviceRun plain = on_device(ScratchFolder(), {built("bin/train_mlp"), "--steps", "1"}, {});
   for (const std::string missing : {"cuFuncGetParamInfo", "cuMemAddressReserve"}) {
     const ScratchFolder folder;
     std::stringstream bytes;
@@ -247,13 +235,13 @@ TEST_CASE("observe: with a driver that lacks an entry the program is watched, an
       return on_device(folder, words, {});
     };
     INFO(missing);
-    const Run strict = watched({"--strict"});
+    const DeviceRun strict = watched({"--strict"});
     CHECK(strict.outcome.code() == 0);
     CHECK(strict.outcome.out == plain.outcome.out);
     CHECK(strict.outcome.err.find("TP1002 the driver has no entry " + missing +
                                   ". The program runs without Tidepool. Install") != std::string::npos);
     CHECK_FALSE(std::ifstream(folder / "run/trace.tptrace"));
-    const Run got = watched({});
+    const DeviceRun got = watched({});
     INFO(got.outcome.err);
     CHECK(got.outcome.code() == 0);
     CHECK(got.outcome.out == plain.outcome.out);
@@ -270,8 +258,8 @@ TEST_CASE("observe: with a driver that lacks an entry the program is watched, an
 
 TEST_CASE("observe: a mapping of the program's own is an allocation") {
   const ScratchFolder folder;
-  const Run got = on_device(folder, {built("bin/train_mlp"), "--steps", "1", "--alloc", "vmm"},
-                            {"--mode", "observe", "--trace", "ops", "--run-dir", folder / "run"});
+  const DeviceRun got = on_device(folder, {built("bin/train_mlp"), "--steps", "1", "--alloc", "vmm"},
+                                  {"--mode", "observe", "--trace", "ops", "--run-dir", folder / "run"});
   INFO(got.outcome.err);
   REQUIRE(got.outcome.code() == 0);
   const Outcome report = run({{built("bin/tidepool"), "report", folder / "run"}, "", {}, false, false});

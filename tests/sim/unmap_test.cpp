@@ -3,11 +3,11 @@
 // is.
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <fstream>
 #include <sstream>
 
 #include "tests/process/child_process.h"
+#include "tests/sim/device_run.h"
 
 namespace tidepool::test {
 namespace {
@@ -15,20 +15,7 @@ namespace {
 const std::string kSimgpu = built("bin/simgpu");
 const std::string kTidepool = built("bin/tidepool");
 
-struct Run {
-  Outcome outcome;
-  std::string report;
-  /// The number behind `"key": ` after the first `"section"` of the device's report.
-  [[nodiscard]] std::uint64_t number(const std::string& section, const std::string& key) const {
-    const std::size_t from = report.find("\"" + section + "\"");
-    REQUIRE(from != std::string::npos);
-    const std::size_t at = report.find("\"" + key + "\":", from);
-    REQUIRE(at != std::string::npos);
-    return std::strtoull(report.c_str() + at + key.size() + 3, nullptr, 10);
-  }
-};
-
-Run on_device(std::vector<std::string> program, const std::vector<std::string>& tidepool = {}) {
+DeviceRun on_device(std::vector<std::string> program, const std::vector<std::string>& tidepool = {}) {
   const ScratchFolder folder;
   const std::string report = folder / "report.json";
   std::vector<std::string> words = {kSimgpu, "--device", "h100", "--report", report, "--"};
@@ -38,7 +25,7 @@ Run on_device(std::vector<std::string> program, const std::vector<std::string>& 
     words.push_back("--");
   }
   words.insert(words.end(), program.begin(), program.end());
-  Run result;
+  DeviceRun result;
   result.outcome = run({words, "", {}, false, false});
   std::stringstream text;
   text << std::ifstream(report).rdbuf();
@@ -48,13 +35,13 @@ Run on_device(std::vector<std::string> program, const std::vector<std::string>& 
 
 void expect_same(const std::string& workload, const std::string& alloc) {
   const std::vector<std::string> program = {built("bin/" + workload), "--steps", "1", "--alloc", alloc};
-  const Run plain = on_device(program);
+  const DeviceRun plain = on_device(program);
   REQUIRE(plain.outcome.code() == 0);
   const std::uint64_t peak = plain.number("memory", "physical_peak_bytes");
   for (const std::uint64_t percent : {100, 50}) {
     INFO(workload << ", " << alloc << ", " << percent << " per cent");
     const std::uint64_t budget = peak * percent / 100;
-    const Run got = on_device(program, {"--device-budget", std::to_string(budget), "--check", "unmap"});
+    const DeviceRun got = on_device(program, {"--device-budget", std::to_string(budget), "--check", "unmap"});
     INFO(got.outcome.err);
     CHECK(got.outcome.code() == 0);
     CHECK(got.outcome.out == plain.outcome.out);
@@ -86,15 +73,15 @@ TEST_CASE("unmap: the other jobs train the same, with every idle block unmapped"
 
 TEST_CASE("unmap: a pointer that no argument shows ends in an illegal address, and the kernel is named") {
   const std::vector<std::string> program = {built("tests/hidden_job")};
-  const Run plain = on_device(program);
+  const DeviceRun plain = on_device(program);
   REQUIRE(plain.outcome.code() == 0);
 
   // Where everything fits it passes by luck.
-  const Run lucky = on_device(program, {"--device-budget", "64MiB", "--check", "full"});
+  const DeviceRun lucky = on_device(program, {"--device-budget", "64MiB", "--check", "full"});
   CHECK(lucky.outcome.code() == 0);
   CHECK(lucky.outcome.out == plain.outcome.out);
 
-  const Run got = on_device(program, {"--device-budget", "64MiB", "--check", "unmap"});
+  const DeviceRun got = on_device(program, {"--device-budget", "64MiB", "--check", "unmap"});
   INFO(got.outcome.err);
   CHECK(got.outcome.code() == 1);
   CHECK(got.outcome.out.empty());
@@ -102,7 +89,7 @@ TEST_CASE("unmap: a pointer that no argument shows ends in an illegal address, a
   CHECK(got.outcome.err.find(" E TP2020 kernel (anonymous namespace)::follow(") != std::string::npos);
 
   // What its explanation advises.
-  const Run kept =
+  const DeviceRun kept =
       on_device(program, {"--device-budget", "64MiB", "--check", "unmap", "--min-block", "8MiB"});
   INFO(kept.outcome.err);
   CHECK(kept.outcome.code() == 0);
