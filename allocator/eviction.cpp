@@ -140,7 +140,6 @@ const std::vector<BlockId>& Residency::choose_victims(Bytes missing) noexcept {
 void Residency::start_evictions(Bytes missing) noexcept {
   host_is_full_ = false;
   if (frozen()) return;
-  settle_incoming();  // what has arrived may go, and leaves its copy on the host
   std::vector<std::pair<BlockId, StateWord>> chosen;
   for (const BlockId id : choose_victims(missing)) {
     Block& block = arena_.block(id);
