@@ -1,6 +1,10 @@
 #include "tests/simgpu_digest/device.h"
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <stdexcept>
+#include <system_error>
 
 namespace digest_test {
 namespace {
@@ -21,6 +25,10 @@ class OpenMemory : public dg::LaunchMemory {
   std::vector<dg::StrayPointer> strays;
 };
 
+/// Below where the system puts mappings, and where the thread sanitizer lets them be.
+constexpr std::uint64_t kLowestPlace = 0x7e90'0000'0000;
+constexpr std::uint64_t kPlaces = 64;
+
 }  // namespace
 
 std::uint64_t Random::next() {
@@ -30,17 +38,25 @@ std::uint64_t Random::next() {
   return n ^ (n >> 31);
 }
 
-Device::Device(std::size_t bytes, std::uint64_t garbage_seed, const std::string& roles)
-    : memory_(bytes / 8 + 64) {
+Device::Device(std::size_t bytes, std::uint64_t garbage_seed, const std::string& roles) {
+  const std::size_t words = bytes / 8 + 64;
+  void* place = reinterpret_cast<void*>(kLowestPlace + (garbage_seed % kPlaces << 32));
+  void* at = ::mmap(place, words * 8, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap");
+  memory_ = {static_cast<std::uint64_t*>(at), Unmap{words * 8}};
   Random random(garbage_seed);
-  for (std::uint64_t& word : memory_) word = random.next();
+  std::generate_n(memory_.get(), words, [&] { return random.next(); });
   dg::ParsedRoles parsed = dg::parse_roles(roles, "roles");
   if (!parsed.error.empty()) throw std::runtime_error(parsed.error);
   roles_ = std::move(parsed.file);
 }
 
+void Device::Unmap::operator()(std::uint64_t* at) const {
+  ::munmap(at, bytes);
+}
+
 std::uint64_t Device::address(std::size_t offset) const {
-  const auto start = reinterpret_cast<std::uint64_t>(memory_.data());
+  const auto start = reinterpret_cast<std::uint64_t>(memory_.get());
   return (start + 511) / 512 * 512 + offset;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,8 @@ class Params {
   std::vector<dg::Slot> layout;
 };
 
-/// A device's memory with a map of extents, run at once. Memory starts as garbage that depends on the seed.
+/// A device's memory with a map of extents, run at once. The seed decides what garbage it starts with, and in
+/// which 4 GiB of the address space it lies: addresses of two seeds have no half in common.
 class Device {
  public:
   Device(std::size_t bytes, std::uint64_t garbage_seed, const std::string& roles = "simgpu-roles 1\n");
@@ -64,7 +66,12 @@ class Device {
   bool scan_payloads = true;             ///< off: pointers in copies from the host are not noticed
 
  private:
-  std::vector<std::uint64_t> memory_;
+  struct Unmap {
+    std::size_t bytes;
+    void operator()(std::uint64_t* at) const;
+  };
+
+  std::unique_ptr<std::uint64_t[], Unmap> memory_;
   dg::RoleFile roles_;
   std::uint64_t stamp_ = 0;
 };

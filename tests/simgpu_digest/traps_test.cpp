@@ -56,6 +56,39 @@ TEST_CASE("digest: a table of pointers counts by what it points to, not by its b
   CHECK(mix(1, false) != mix(2, false));
 }
 
+TEST_CASE("digest: memory of two seeds has no half of an address in common") {
+  CHECK(Device(kSpace, 1).address(0) >> 32 != Device(kSpace, 2).address(0) >> 32);
+}
+
+TEST_CASE("digest: half of a pointer in memory counts as the pointer, not as a number") {
+  // The pointer lies at b + 8; what is read starts with its upper half.
+  const auto mix = [](std::uint64_t layout, std::size_t skipped, std::size_t target, bool scan = true) {
+    Setup s(layout, layout);
+    const std::vector<unsigned char> data(8, 7);
+    s.d.copy_in(s.b, data.data(), data.size());
+    s.d.scan_payloads = scan;
+    const std::uint64_t pointer = s.a + target;
+    s.d.copy_in(s.b + 8, &pointer, sizeof pointer);
+    return s.d.launch("reads", {1, 1, 1}, Params(s.b + skipped, s.c)).mix;
+  };
+  CHECK(mix(1, 12, 0) == mix(2, 12, 0));
+  CHECK(mix(1, 12, 0) != mix(1, 12, 64));
+  CHECK(mix(1, 12, 0) != mix(1, 8, 0));
+  CHECK(mix(1, 12, 0, false) != mix(2, 12, 0, false));
+}
+
+TEST_CASE("digest: a table that starts within a pointer starts behind it") {
+  const auto effect = [](std::uint64_t layout) {
+    Setup s(layout, layout);
+    const std::array<std::uint64_t, 2> table{s.a, s.c};
+    s.d.copy_in(s.b, table.data(), sizeof table);
+    return s.d.launch("_Z6tablesPKPKf", {1, 1, 1}, Params(s.b + 4));
+  };
+  const dg::Effect one = effect(1);
+  CHECK(one.mix == effect(2).mix);
+  CHECK(one.touched.size() == 2);  // the table and what its second pointer names
+}
+
 TEST_CASE("digest: integers that look like addresses are integers unless they came as pointers") {
   Setup one(1);
   Setup two(2);

@@ -96,7 +96,7 @@ void ExtentMap::pointer_words(const Span& span, Stamp call, std::vector<PointerW
   const Entry* e = entry(span.begin, call);
   if (e == nullptr || e->pointers.empty()) return;
   const auto end = e->pointers.lower_bound(span.end);
-  for (auto it = e->pointers.lower_bound(span.begin); it != end; ++it) {
+  for (auto it = e->pointers.lower_bound(word_before(span.begin)); it != end; ++it) {
     const Target& target = it->second;
     const Entry* now = entry(target.value, call);
     words->push_back({it->first, target.value, now != nullptr && now->id == target.entry});

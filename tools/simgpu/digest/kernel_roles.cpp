@@ -304,7 +304,9 @@ class Finder {
     std::vector<PointerWord> words;
     memory_.pointer_words({address, extent->end()}, &words);
     std::vector<std::uint64_t> entries;
-    for (const PointerWord& word : words) entries.push_back(word.address);
+    for (const PointerWord& word : words) {
+      if (word.address >= address) entries.push_back(word.address);
+    }
     follow({param, 0}, address, entries, access);
     weaken(source);
   }

@@ -53,7 +53,8 @@ class Memory {
   /// Ascending, apart from each other. What was never written is not the same in two runs.
   virtual void written_parts(const Span& span, std::vector<Span>* parts) const = 0;
 
-  /// Appends the words in the span that are known to hold pointers because of how they came there. Ascending.
+  /// Appends the words that are known to hold pointers because of how they came there, and of which a byte or
+  /// more lies in the span: a half of a pointer is no number either. Ascending.
   virtual void pointer_words(const Span& span, std::vector<PointerWord>* words) const = 0;
 
   /// Runs `work`, which touches device memory. It neither allocates, locks nor throws. False if it was ended
