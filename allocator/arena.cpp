@@ -22,7 +22,7 @@ void* lazy_zeroes(std::size_t size) noexcept {
 
 }  // namespace
 
-DeviceResult<Arena*> Arena::create(Device& device) noexcept {
+DeviceResult<Arena*> Arena::create(Device& device, unsigned number) noexcept {
   Bytes size = std::min(device.total_memory() * kReservationFactor, kLargestReservation).round_up(kChunk);
   DeviceResult<DevicePtr> base = device.reserve(size);
   while (!base.ok() && size > kSmallestReservation) {
@@ -34,9 +34,9 @@ DeviceResult<Arena*> Arena::create(Device& device) noexcept {
   const std::uint64_t count = size / kChunk;
   auto* blocks = static_cast<Block*>(lazy_zeroes((count + 1) * sizeof(Block)));
   auto* chunks = static_cast<std::atomic<BlockId>*>(lazy_zeroes(count * sizeof(std::atomic<BlockId>)));
-  auto* arena = blocks == nullptr || chunks == nullptr ? nullptr
-                                                       : new (std::nothrow)
-                                                             Arena(device, *base, size, blocks, chunks);
+  auto* arena = blocks == nullptr || chunks == nullptr
+                    ? nullptr
+                    : new (std::nothrow) Arena(device, *base, size, blocks, chunks, number);
   if (arena == nullptr) {
     if (blocks != nullptr) ::munmap(blocks, (count + 1) * sizeof(Block));
     if (chunks != nullptr) ::munmap(chunks, count * sizeof(std::atomic<BlockId>));
@@ -46,8 +46,14 @@ DeviceResult<Arena*> Arena::create(Device& device) noexcept {
   return arena;
 }
 
-Arena::Arena(Device& device, DevicePtr base, Bytes size, Block* blocks, std::atomic<BlockId>* chunks) noexcept
-    : device_(device), base_(base), size_(size), blocks_(blocks), chunks_(chunks) {
+Arena::Arena(Device& device, DevicePtr base, Bytes size, Block* blocks, std::atomic<BlockId>* chunks,
+             unsigned number) noexcept
+    : device_(device),
+      base_(base),
+      size_(size),
+      first_recorded_(number << kIdBits),
+      blocks_(blocks),
+      chunks_(chunks) {
   // The first chunk stays empty: the guard in front of the first block.
   holes_.emplace(base.address() + kChunk.count(), size.count() - kChunk.count());
 }

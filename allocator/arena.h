@@ -24,7 +24,8 @@ class Arena {
   static constexpr Bytes kChunk = MiB(2);
 
   /// Reserves min(8 x device memory, 1 TiB) of addresses, halved until the driver grants it.
-  static DeviceResult<Arena*> create(Device& device) noexcept;
+  /// `number` as in Runtime::create.
+  static DeviceResult<Arena*> create(Device& device, unsigned number = 0) noexcept;
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -60,6 +61,8 @@ class Arena {
   [[nodiscard]] Block& block(BlockId id) const noexcept { return blocks_[id]; }
   /// The table, by id.
   [[nodiscard]] Block* blocks() const noexcept { return blocks_; }
+  /// The block's number in records, which is its own among all devices of the process.
+  [[nodiscard]] std::uint32_t recorded(BlockId id) const noexcept { return first_recorded_ | id; }
   /// Ids in use are below this.
   [[nodiscard]] BlockId end_id() const noexcept { return end_id_.load(std::memory_order_acquire); }
 
@@ -78,7 +81,11 @@ class Arena {
   void remove(BlockId id) noexcept;
 
  private:
-  Arena(Device& device, DevicePtr base, Bytes size, Block* blocks, std::atomic<BlockId>* chunks) noexcept;
+  // 1 TiB has fewer chunks, and so blocks, than this many bits can tell.
+  static constexpr unsigned kIdBits = 24;
+
+  Arena(Device& device, DevicePtr base, Bytes size, Block* blocks, std::atomic<BlockId>* chunks,
+        unsigned number) noexcept;
 
   void fill_chunks(DevicePtr at, Bytes span, BlockId id) noexcept;
   DeviceResult<DevicePtr> take_addresses(Bytes span) noexcept;
@@ -87,6 +94,7 @@ class Arena {
   Device& device_;
   const DevicePtr base_;
   const Bytes size_;
+  const std::uint32_t first_recorded_;
   Block* const blocks_;
   std::atomic<BlockId>* const chunks_;
   std::atomic<BlockId> end_id_{1};

@@ -124,8 +124,7 @@ void Runtime::apply_limit() noexcept {
   const Bytes capacity = device_capacity_of(options, device_.total_memory());
   capacity_.store(capacity.count(), std::memory_order_relaxed);
   pool_.set_limit(Arena::kChunk * ((capacity - outside()) / Arena::kChunk));
-  StatsPage::instance().set(Metric::device_capacity_bytes, capacity.count());
-  StatsPage::instance().raise(Metric::device_capacity_bytes_peak, capacity.count());
+  sums_.set(Metric::device_capacity_bytes, capacity.count(), Metric::device_capacity_bytes_peak);
 }
 
 }  // namespace tidepool::runtime

@@ -90,7 +90,8 @@ class Device {
   virtual DeviceResult<PhysicalHandle> create(Bytes size) noexcept = 0;
   virtual Status destroy(PhysicalHandle handle) noexcept = 0;
 
-  // Mappings. cuMemMap, cuMemUnmap, cuMemSetAccess (read and write, this device).
+  // Mappings. cuMemMap, cuMemUnmap, cuMemSetAccess (read and write, for this device and for those that may
+  // reach its memory).
   virtual Status map(DevicePtr at, Bytes size, PhysicalHandle handle) noexcept = 0;
   /// Does not wait for work that may still touch the range: the caller has ordered that before.
   virtual Status unmap(DevicePtr at, Bytes size) noexcept = 0;

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <array>
 #include <mutex>
 #include <new>
 
@@ -14,15 +15,18 @@ pthread_once_t g_exit_once = PTHREAD_ONCE_INIT;
 
 bool g_have_key = false;
 
-struct ExitHook {
+struct ExitHooks {
+  struct Hook {
+    void (*call)(void*) = nullptr;
+    void* context = nullptr;
+  };
   std::mutex lock;
-  void (*hook)(void*) = nullptr;
-  void* context = nullptr;
+  std::array<Hook, 64> all;  // one for each device that can be managed
 };
-ExitHook& exit_hook() noexcept {
-  alignas(ExitHook) static unsigned char storage[sizeof(ExitHook)];
-  static ExitHook* const hook = new (storage) ExitHook;
-  return *hook;
+ExitHooks& exit_hooks() noexcept {
+  alignas(ExitHooks) static unsigned char storage[sizeof(ExitHooks)];
+  static ExitHooks* const hooks = new (storage) ExitHooks;
+  return *hooks;
 }
 
 }  // namespace
@@ -32,9 +36,11 @@ constinit thread_local EpochRegistry::Slot* EpochRegistry::t_slot __attribute__(
 
 void EpochRegistry::give_back(void* slot) noexcept {
   {
-    ExitHook& exit = exit_hook();
-    const std::lock_guard guard(exit.lock);
-    if (exit.hook != nullptr) exit.hook(exit.context);
+    ExitHooks& hooks = exit_hooks();
+    const std::lock_guard guard(hooks.lock);
+    for (const ExitHooks::Hook& hook : hooks.all) {
+      if (hook.call != nullptr) hook.call(hook.context);
+    }
   }
   t_slot = nullptr;
   static_cast<Slot*>(slot)->owned.store(false, std::memory_order_release);
@@ -84,11 +90,23 @@ std::uint64_t EpochRegistry::quiesce(Nanos bound) noexcept {
   return stuck;
 }
 
-void EpochRegistry::on_thread_exit(void (*hook)(void*), void* context) noexcept {
-  ExitHook& exit = exit_hook();
-  const std::lock_guard guard(exit.lock);
-  exit.hook = hook;
-  exit.context = context;
+bool EpochRegistry::add_exit_hook(void (*hook)(void*), void* context) noexcept {
+  ExitHooks& hooks = exit_hooks();
+  const std::lock_guard guard(hooks.lock);
+  for (ExitHooks::Hook& place : hooks.all) {
+    if (place.call != nullptr) continue;
+    place = {hook, context};
+    return true;
+  }
+  return false;
+}
+
+void EpochRegistry::remove_exit_hook(void* context) noexcept {
+  ExitHooks& hooks = exit_hooks();
+  const std::lock_guard guard(hooks.lock);
+  for (ExitHooks::Hook& place : hooks.all) {
+    if (place.context == context) place = {};
+  }
 }
 
 void EpochRegistry::reset_after_fork() noexcept {

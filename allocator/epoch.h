@@ -52,8 +52,11 @@ class EpochRegistry {
   /// nobody is stuck. Spins and yields; the caller's own slot must be even.
   std::uint64_t quiesce(Nanos bound) noexcept;
 
-  /// Called on each thread that ends after it had a slot. One hook per process; null takes it away.
-  void on_thread_exit(void (*hook)(void* context), void* context) noexcept;
+  /// `hook(context)` is called on each thread that ends after it had a slot, until it is taken away. False:
+  /// there are too many.
+  bool add_exit_hook(void (*hook)(void* context), void* context) noexcept;
+  /// Waits for a call of it that is under way.
+  void remove_exit_hook(void* context) noexcept;
 
   /// In a forked child: the threads that owned the slots are gone.
   void reset_after_fork() noexcept;

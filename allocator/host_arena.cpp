@@ -13,6 +13,8 @@ namespace {
 
 constexpr std::size_t kHugePage = 2u << 20;
 
+constinit std::atomic<std::uint64_t> g_pinned{0};  // by all arenas of the process
+
 // Registering memory is mostly the system's finding and clearing of its pages: 380 us a MiB with small ones,
 // 180 with huge ones (docs/reference/hardware). They are a wish; the mapping starts where they can be had.
 std::byte* map_pages(Bytes size) noexcept {
@@ -41,6 +43,7 @@ HostArena::~HostArena() {
     (void)device_.unregister_host(base);
     ::munmap(base, size.count());
   }
+  count_pinned(pinned(), false);
 }
 
 void HostArena::abandon() noexcept {
@@ -49,6 +52,18 @@ void HostArena::abandon() noexcept {
   chunks_.clear();
   holes_.clear();
   by_size_.clear();
+  count_pinned(pinned(), false);
+}
+
+void HostArena::count_pinned(Bytes size, bool more) noexcept {
+  for (std::atomic<std::uint64_t>* count : {&g_pinned, &pinned_}) {
+    more ? count->fetch_add(size.count(), std::memory_order_relaxed)
+         : count->fetch_sub(size.count(), std::memory_order_relaxed);
+  }
+}
+
+Bytes HostArena::budget() const noexcept {
+  return budget_ - (Bytes(g_pinned.load(std::memory_order_relaxed)) - pinned());
 }
 
 Bytes HostArena::used() const noexcept {
@@ -57,30 +72,31 @@ Bytes HostArena::used() const noexcept {
 }
 
 Bytes HostArena::pinned() const noexcept {
-  const std::lock_guard guard(lock_);
-  return pinned_;
+  return Bytes(pinned_.load(std::memory_order_relaxed));
 }
 
 Status HostArena::add_chunk() noexcept {
-  const Bytes size = std::min(chunk_, budget_ - pinned_);
+  const Bytes size = std::min(chunk_, budget() - pinned());
   if (size == Bytes()) return kOutOfMemory;
   const WaitClock clock(Metric::wait_pinning_ns_total);
-  std::byte* const base = map_pages(size);
-  if (base == nullptr) return kOutOfMemory;
-  if (const Status status = device_.register_host(base, size); !status.ok()) {
-    ::munmap(base, size.count());
+  // Counted first, so that of two devices that grow at once only one has the last of the budget.
+  count_pinned(size, true);
+  std::byte* const base = pinned() <= budget() ? map_pages(size) : nullptr;
+  const Status status = base != nullptr ? device_.register_host(base, size) : kOutOfMemory;
+  if (!status.ok()) {
+    count_pinned(size, false);
+    if (base != nullptr) ::munmap(base, size.count());
     return status;
   }
   chunks_.emplace(base, size);
   add_hole(base, size);
-  pinned_ += size;
   return kOk;
 }
 
 Status HostArena::grow_to(Bytes wanted) noexcept {
   const std::lock_guard guard(lock_);
-  const Bytes target = std::min(wanted, budget_);
-  while (pinned_ < target) {
+  const Bytes target = std::min(wanted, budget());
+  while (pinned() < target) {
     if (const Status status = add_chunk(); !status.ok()) return status;
   }
   return kOk;
@@ -109,8 +125,8 @@ HostRun HostArena::take(Bytes wanted) noexcept {
 
 DeviceResult<HostSlot> HostArena::allocate(Bytes size) noexcept {
   const std::lock_guard guard(lock_);
-  if (used_ + size > budget_) return Err{kOutOfMemory};
-  while (pinned_ < used_ + size) {
+  if (used_ + size > budget()) return Err{kOutOfMemory};
+  while (pinned() < used_ + size) {
     Status status = add_chunk();
     if (!status.ok()) status = add_chunk();  // one refusal is survived
     if (!status.ok()) return Err{status};

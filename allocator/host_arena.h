@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -29,13 +30,15 @@ using HostSlot = std::vector<HostRun>;
 /// slow: callers do it at allocation, not at launch.
 class HostArena {
  public:
-  /// `budget`: most bytes ever pinned, rounded down to granules. Chunks have `chunk` bytes (whole granules).
+  /// `budget`: most bytes ever pinned by all arenas of the process together, rounded down to granules. Chunks
+  /// have `chunk` bytes (whole granules).
   HostArena(Device& device, Bytes budget, Bytes granule, Bytes chunk) noexcept;
   ~HostArena();
   HostArena(const HostArena&) = delete;
   HostArena& operator=(const HostArena&) = delete;
 
-  [[nodiscard]] Bytes budget() const noexcept { return budget_; }
+  /// What of the budget the arenas of other devices have not pinned.
+  [[nodiscard]] Bytes budget() const noexcept;
   [[nodiscard]] Bytes used() const noexcept;
   [[nodiscard]] Bytes pinned() const noexcept;
 
@@ -53,6 +56,7 @@ class HostArena {
 
  private:
   // The lock is held in all of these.
+  void count_pinned(Bytes size, bool more) noexcept;
   Status add_chunk() noexcept;
   HostRun take(Bytes wanted) noexcept;
   void add_hole(std::byte* base, Bytes size) noexcept;
@@ -66,7 +70,7 @@ class HostArena {
   std::map<std::byte*, Bytes> chunks_;              // what is registered
   std::map<std::byte*, Bytes> holes_;               // free, coalesced within a chunk
   std::set<std::pair<Bytes, std::byte*>> by_size_;  // the same holes
-  Bytes pinned_;
+  std::atomic<std::uint64_t> pinned_{0};            // changed with lock_
   Bytes used_;
 };
 

@@ -56,7 +56,7 @@ void Residency::begin_eviction(BlockId id, StateWord chosen) noexcept {
     // Nothing to copy; uses of the memory's last life are waited for at the end.
     block.outgoing.store(0, std::memory_order_release);
     if (block.move(chosen, BlockState::kOutgoing)) {
-      Recorder::move(id, plan::MoveKind::kDrop, block.requested());
+      Recorder::move(arena_.recorded(id), plan::MoveKind::kDrop, block.requested());
       evictions_.push_back({.id = id, .word = chosen.next(BlockState::kOutgoing)});
     }
     return;
@@ -127,7 +127,7 @@ bool Residency::start_copy(Eviction& eviction, Use started) noexcept {
     fail(eviction, copied.error(), started);
     return false;
   }
-  Recorder::move(eviction.id, plan::MoveKind::kOut, block.requested());
+  Recorder::move(arena_.recorded(eviction.id), plan::MoveKind::kOut, block.requested());
   publish(eviction, *copied, Step::kCopying);
   return true;
 }
@@ -251,7 +251,7 @@ bool Residency::finish_eviction() noexcept {
   const Bytes before = block.backed();
   unmap_extents(block);
   if (eviction.step == Step::kUnchanged) {
-    Recorder::move(eviction.id, plan::MoveKind::kClean, block.requested());
+    Recorder::move(arena_.recorded(eviction.id), plan::MoveKind::kClean, block.requested());
     StatsPage::instance().add(Metric::clean_bytes_total, block.requested().count());
     emit<Ev::block_clean>(block.base.address(), block.requested());
   } else if (!note_copied(eviction)) {

@@ -10,12 +10,13 @@
 namespace tidepool::runtime {
 
 Residency::Residency(Device& device, Arena& arena, HandlePool& pool, HostArena& host, StreamTable& streams,
-                     CheckLevel check) noexcept
+                     DeviceSums& sums, CheckLevel check) noexcept
     : device_(device),
       arena_(arena),
       pool_(pool),
       host_(host),
       streams_(streams),
+      sums_(sums),
       engine_(device, streams),
       copies_(arena, host),
       answers_(device, streams),
@@ -89,7 +90,7 @@ bool Residency::usable_now(std::span<const BlockId> set, Copies* copies) noexcep
           StatsPage::instance().add(Metric::evictions_cancelled_total, 1);
           if (word.state() == BlockState::kOutgoing) {
             copies->note_outgoing(copy);
-            Recorder::move(id, plan::MoveKind::kCancel, block.requested());
+            Recorder::move(arena_.recorded(id), plan::MoveKind::kCancel, block.requested());
           }
           settled = true;
           break;
@@ -270,7 +271,7 @@ Status Residency::copy_in(BlockId id, Block& block) noexcept {
     if (wait_host(started, Metric::wait_copy_in_ns_total).ok()) unmap_extents(block);
     return copied.error();
   }
-  Recorder::move(id, plan::MoveKind::kIn, block.requested());
+  Recorder::move(arena_.recorded(id), plan::MoveKind::kIn, block.requested());
   block.forget_uses();
   block.uses[0].store(copied->raw(), std::memory_order_release);
   block.incoming.store(copied->raw(), std::memory_order_release);
@@ -383,12 +384,9 @@ Status Residency::freeze(std::span<const BlockId> live, WorkName what) noexcept 
 }
 
 void Residency::publish_stats() noexcept {
-  StatsPage& page = StatsPage::instance();
-  page.set(Metric::device_resident_bytes, pool_.created().count());
-  page.raise(Metric::device_resident_bytes_peak, pool_.created().count());
-  page.set(Metric::kept_bytes, kept().count());
-  page.set(Metric::host_bytes, host_.used().count());
-  page.raise(Metric::host_bytes_peak, host_.used().count());
+  sums_.set(Metric::device_resident_bytes, pool_.created().count(), Metric::device_resident_bytes_peak);
+  sums_.set(Metric::kept_bytes, kept().count());
+  sums_.set(Metric::host_bytes, host_.used().count(), Metric::host_bytes_peak);
 }
 
 }  // namespace tidepool::runtime

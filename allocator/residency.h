@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "allocator/arena.h"
+#include "allocator/device_sums.h"
 #include "allocator/free_list.h"
 #include "allocator/handle_pool.h"
 #include "allocator/hash_answers.h"
@@ -62,7 +63,7 @@ class WorkName {
 class Residency {
  public:
   Residency(Device& device, Arena& arena, HandlePool& pool, HostArena& host, StreamTable& streams,
-            CheckLevel check) noexcept;
+            DeviceSums& sums, CheckLevel check) noexcept;
   /// Takes all memory away from the blocks. Only when the device is idle and no other call is under way.
   ~Residency();
   Residency(const Residency&) = delete;
@@ -150,6 +151,10 @@ class Residency {
   [[nodiscard]] bool frozen() const noexcept { return frozen_.load(std::memory_order_acquire); }
   /// freeze() has begun: what is allocated from now on must be kept.
   [[nodiscard]] bool freezing() const noexcept { return freezing_.load(std::memory_order_acquire); }
+
+  /// Gives all that is mapped the access that new mappings get now (Device::set_access): which devices may
+  /// reach it has changed. The first error is returned; blocks after it have what they had.
+  Status renew_access() noexcept;
 
   /// Checks the invariants that hold between transitions; null, or the first one broken. Takes the turnstile.
   const char* check() noexcept;
@@ -279,6 +284,7 @@ class Residency {
   HandlePool& pool_;
   HostArena& host_;
   StreamTable& streams_;
+  DeviceSums& sums_;
   SwapEngine engine_;
   HostCopies copies_;    // turnstile
   HashAnswers answers_;  // turnstile

@@ -18,7 +18,8 @@ constexpr Bytes kRoomForHashes = MiB(128);
 
 }  // namespace
 
-DeviceResult<Runtime*> Runtime::create(Device& device, const Options& options, Bytes host_total) noexcept {
+DeviceResult<Runtime*> Runtime::create(Device& device, const Options& options, Bytes host_total,
+                                       unsigned number) noexcept {
   const Bytes total = device.total_memory();
   const Bytes capacity = device_capacity_of(options, total);
   if (is_budget_too_small(options, total)) {
@@ -27,32 +28,32 @@ DeviceResult<Runtime*> Runtime::create(Device& device, const Options& options, B
   }
   if (is_budget_too_large(options, total))
     report<Msg::TP1006>(BytesText(options.device_budget.resolve(total)).c_str(), BytesText(total).c_str());
-  DeviceResult<Arena*> arena = Arena::create(device);
+  DeviceResult<Arena*> arena = Arena::create(device, number);
   if (!arena.ok()) return Err{arena.error()};
-  auto* runtime = new (std::nothrow)
-      Runtime(device, std::unique_ptr<Arena>(*arena), options, capacity, host_budget_of(options, host_total));
+  auto* runtime = new (std::nothrow) Runtime(device, std::unique_ptr<Arena>(*arena), options, capacity,
+                                             host_budget_of(options, host_total), number);
   if (runtime == nullptr) return Err{kOutOfMemory};
   if (const Status status = runtime->residency_.open(); !status.ok()) {
     delete runtime;
     return Err{status};
   }
-  StatsPage::instance().set(Metric::device_capacity_bytes, capacity.count());
-  StatsPage::instance().raise(Metric::device_capacity_bytes_peak, capacity.count());
+  runtime->sums_.set(Metric::device_capacity_bytes, capacity.count(), Metric::device_capacity_bytes_peak);
   emit<Ev::budget>(capacity, total, Bytes(), std::uint64_t{0});
   runtime->obey();  // what was asked before there was a device to ask it of
   return runtime;
 }
 
 Runtime::Runtime(Device& device, std::unique_ptr<Arena> arena, const Options& options, Bytes capacity,
-                 Bytes host_budget) noexcept
+                 Bytes host_budget, unsigned number) noexcept
     : device_(device),
       arena_(std::move(arena)),
       options_(options),
       min_block_(options.min_block),
+      sums_(number),
       pool_(device, Arena::kChunk * (capacity / Arena::kChunk)),
       host_(device, host_budget, Arena::kChunk, kHostChunk),
       streams_(device),
-      residency_(device, *arena_, pool_, host_, streams_, options.check),
+      residency_(device, *arena_, pool_, host_, streams_, sums_, options.check),
       slabs_(*arena_, residency_, streams_),
       epochs_(EpochRegistry::instance()),
       budget_(options.device_budget),
@@ -61,13 +62,17 @@ Runtime::Runtime(Device& device, std::unique_ptr<Arena> arena, const Options& op
   residency_.on_need([](void* self, Bytes limit) { return static_cast<Runtime*>(self)->grow_limit(limit); },
                      this);
   if (options.check == CheckLevel::kUnmap) pool_.attend_always();
-  // A thread's own default stream ends with the thread.
-  epochs_.on_thread_exit([](void* self) { static_cast<Runtime*>(self)->stream_destroyed(kPerThreadStream); },
-                         this);
+  // A thread's own default streams end with the thread.
+  (void)epochs_.add_exit_hook([](void* self) { static_cast<Runtime*>(self)->streams_.retire_thread(); },
+                              this);
 }
 
 Runtime::~Runtime() {
-  epochs_.on_thread_exit(nullptr, nullptr);
+  epochs_.remove_exit_hook(this);
+  for (const Metric held :
+       {Metric::allocated_bytes, Metric::device_resident_bytes, Metric::kept_bytes, Metric::host_bytes}) {
+    sums_.set(held, 0);
+  }
 }
 
 Bytes Runtime::allocated() const noexcept {
@@ -75,9 +80,7 @@ Bytes Runtime::allocated() const noexcept {
 }
 
 void Runtime::publish_allocated() noexcept {
-  const std::uint64_t now = allocated().count();
-  StatsPage::instance().set(Metric::allocated_bytes, now);
-  StatsPage::instance().raise(Metric::allocated_bytes_peak, now);
+  sums_.set(Metric::allocated_bytes, allocated().count(), Metric::allocated_bytes_peak);
 }
 
 // Device and host together must hold everything, and exchanging two blocks needs room on the host for the one
@@ -126,7 +129,7 @@ DeviceResult<DevicePtr> Runtime::allocate_in(Bytes size, StreamHandle stream, st
   Stream* known = streams_.find(stream);
   const DeviceResult<DevicePtr> at = allocate_for(size, known, tag);
   if (!at.ok() || known == nullptr) return at;
-  if (const Status status = be_a_barrier(stream, *known); !status.ok()) {
+  if (const Status status = be_a_barrier(*known); !status.ok()) {
     (void)free_in(*at, stream);
     return Err{status};
   }
@@ -135,10 +138,10 @@ DeviceResult<DevicePtr> Runtime::allocate_in(Bytes size, StreamHandle stream, st
 
 // An allocation or a free in the legacy stream is an operation of it, which all blocking streams wait for and
 // which waits for all of them; recording an event is one too. Where even that fails, the host waits.
-Status Runtime::be_a_barrier(StreamHandle handle, Stream& stream) noexcept {
-  if (handle != kLegacyStream || !blocking_streams_exist.load(std::memory_order_acquire)) return kOk;
+Status Runtime::be_a_barrier(Stream& stream) noexcept {
+  if (stream.handle() != kLegacyStream || !blocking_streams_exist.load(std::memory_order_acquire)) return kOk;
   (void)stream.draw();
-  return streams_.mark(stream).ok() ? kOk : device_.synchronize();
+  return streams_.mark(stream).ok() ? kOk : streams_.synchronize();
 }
 
 DeviceResult<DevicePtr> Runtime::allocate_for(Bytes size, Stream* stream, std::uint8_t tag) noexcept {
@@ -150,7 +153,8 @@ DeviceResult<DevicePtr> Runtime::allocate_for(Bytes size, Stream* stream, std::u
       is_small ? slabs_.allocate(size, order, tag) : allocate_block(size, stream, tag);
   if (at.ok()) StatsPage::instance().add(Metric::blocks_managed_total, 1);
   if (!at.ok() && at.error() == kOutOfMemory) {
-    StatsPage::instance().raise(Metric::refused_bytes_peak, (allocated() + size).count());
+    const std::uint64_t held = sums_.set(Metric::allocated_bytes, allocated().count());
+    StatsPage::instance().raise(Metric::refused_bytes_peak, held + size.count());
   }
   publish_allocated();
   return at;
@@ -192,7 +196,7 @@ Status Runtime::keep_new(BlockId id, Bytes size) noexcept {
 Status Runtime::free(DevicePtr at) noexcept {
   const BlockId id = arena_->find(at.address());
   if (id == kNoBlock) return kInvalidValue;
-  Status status = device_.synchronize();
+  Status status = streams_.synchronize();
   // While a stream is captured nobody may wait for the whole device; then for all streams that have used
   // memory of ours.
   if (is_capture_error(status)) status = streams_.wait_all();
@@ -224,7 +228,7 @@ Status Runtime::free_in(DevicePtr at, StreamHandle handle) noexcept {
     status = residency_.free_in(id, *stream);
     if (status.ok()) unreserve(span);
   }
-  if (status.ok()) status = be_a_barrier(handle, *stream);
+  if (status.ok()) status = be_a_barrier(*stream);
   streams_.mark_sometimes(*stream, Bytes());
   publish_allocated();
   return status;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "allocator/arena.h"
+#include "allocator/device_sums.h"
 #include "allocator/epoch.h"
 #include "allocator/handle_pool.h"
 #include "allocator/host_arena.h"
@@ -26,8 +27,10 @@ namespace tidepool::runtime {
 /// launch() neither allocates nor locks nor enters the kernel.
 class Runtime {
  public:
-  /// Reserves the address space and opens the private streams. `host_total`: the host's memory.
-  static DeviceResult<Runtime*> create(Device& device, const Options& options, Bytes host_total) noexcept;
+  /// Reserves the address space and opens the private streams. `host_total`: the host's memory. `number`: its
+  /// own among the runtimes of the process, below kMostDevices.
+  static DeviceResult<Runtime*> create(Device& device, const Options& options, Bytes host_total,
+                                       unsigned number = 0) noexcept;
   /// Gives everything back to the device, which must be idle. A process never does this (hooks can run until
   /// it has ended); tests do.
   ~Runtime();
@@ -113,10 +116,20 @@ class Runtime {
 
   void stream_destroyed(StreamHandle stream) noexcept { streams_.retire(stream); }
 
+  // Other devices of the process, whose streams may use memory of this one: launch() and all that names a
+  // stream take them as stream_of_peer(). See StreamTable.
+  void add_peer(unsigned number, Device& device) noexcept { streams_.add_peer(number, device); }
+  void remove_peer(unsigned number) noexcept { streams_.remove_peer(number); }
+  /// Work of the peer that is not given to launch() may use memory that stays here: a free waits for it.
+  void note_peer(unsigned number) noexcept { streams_.note_peer(number); }
+  /// Which devices may reach this one's memory has changed (what Device::set_access gives). Waits for its
+  /// turn in the slow path.
+  Status renew_access() noexcept { return residency_.renew_access(); }
+
   /// The device's context is gone with everything in it: gives host memory back to the system and must not be
   /// called again. Driver objects are not touched.
   void abandon() noexcept {
-    epochs_.on_thread_exit(nullptr, nullptr);
+    epochs_.remove_exit_hook(this);
     residency_.abandon();
   }
 
@@ -125,7 +138,7 @@ class Runtime {
 
  private:
   Runtime(Device& device, std::unique_ptr<Arena> arena, const Options& options, Bytes capacity,
-          Bytes host_budget) noexcept;
+          Bytes host_budget, unsigned number) noexcept;
 
   /// Is there more to do before work is let through than to see to its blocks?
   [[nodiscard]] bool must_look() const noexcept { return pool_.wants_attention() || listener_.is_asked(); }
@@ -141,7 +154,7 @@ class Runtime {
   void unreserve(Bytes span) noexcept;
   void prepare_hashes() noexcept;
   void publish_allocated() noexcept;
-  Status be_a_barrier(StreamHandle handle, Stream& stream) noexcept;
+  Status be_a_barrier(Stream& stream) noexcept;
   DeviceResult<DevicePtr> allocate_for(Bytes size, Stream* stream, std::uint8_t tag) noexcept;
   DeviceResult<DevicePtr> allocate_block(Bytes size, Stream* stream, std::uint8_t tag) noexcept;
   Status keep_new(BlockId id, Bytes size) noexcept;
@@ -150,6 +163,7 @@ class Runtime {
   const std::unique_ptr<Arena> arena_;
   const Options options_;
   const Bytes min_block_;
+  DeviceSums sums_;
   HandlePool pool_;
   HostArena host_;
   StreamTable streams_;

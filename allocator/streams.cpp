@@ -45,18 +45,19 @@ StreamTable::StreamTable(Device& device) noexcept : device_(device) {
 StreamTable::~StreamTable() {
   for (Stream* stream : entries_) {
     if (stream == nullptr) continue;
-    for (; !stream->marks_.empty(); stream->marks_.pop_front()) {
-      (void)device_.destroy_event(stream->marks_.front().event);
-    }
+    drop_marks(*stream);
     delete stream;
   }
   for (const EventHandle event : spare_events_) (void)device_.destroy_event(event);
 }
 
-// Handles are pointers or 1 and 2; a thread's own default stream gets an odd key above the canonical range.
+// Handles are pointers or 1 and 2, with the number of a peer above; a thread's own default stream gets a key
+// above all of them.
 std::uint64_t StreamTable::key_of(StreamHandle handle) noexcept {
-  if (handle == kPerThreadStream) return (std::uint64_t{1} << 63) | thread_tag();
-  return static_cast<std::uint64_t>(handle);
+  if (handle_at_home(handle) != kPerThreadStream) [[likely]]
+    return static_cast<std::uint64_t>(handle);
+  const auto of_peer = static_cast<std::uint64_t>(handle) - static_cast<std::uint64_t>(kPerThreadStream);
+  return (std::uint64_t{1} << 63) | of_peer | thread_tag();
 }
 
 Stream* StreamTable::find(StreamHandle handle) noexcept {
@@ -94,10 +95,19 @@ Stream* StreamTable::unused_entry() noexcept {
 Stream* StreamTable::add(StreamHandle handle, std::uint64_t key) noexcept {
   const std::lock_guard guard(lock_);
   if (Stream* stream = find_key(key)) return stream;
-  Stream* stream = unused_entry();
+  const int peer = peer_of(handle);
+  Device* const device =
+      peer < 0 ? &device_ : peers_[static_cast<unsigned>(peer)].load(std::memory_order_acquire);
+  Stream* stream = device != nullptr ? unused_entry() : nullptr;
+  if (peer >= 0) note_peer(static_cast<unsigned>(peer));
   if (stream == nullptr) return nullptr;
-  stream->handle_ = handle;
-  stream->mark_each_ = handle == kPerThreadStream;
+  if (stream->device_ != device) {
+    const std::lock_guard one(stream->lock_);
+    drop_marks(*stream);
+    stream->device_ = device;
+  }
+  stream->handle_ = handle_at_home(handle);
+  stream->mark_each_ = stream->handle_ == kPerThreadStream;
   stream->ordered_after_.store(0, std::memory_order_relaxed);
   stream->key_.store(key, std::memory_order_release);
   for (std::size_t i = hash(key);; ++i) {
@@ -174,7 +184,7 @@ Status StreamTable::wait_all() noexcept {
 
 Status StreamTable::pass_all_locked(Stream& stream) noexcept {
   const std::uint64_t drawn = stream.enqueued_.load(std::memory_order_acquire);
-  if (const Status status = device_.synchronize(); !status.ok()) return status;
+  if (const Status status = synchronize(*stream.device_); !status.ok()) return status;
   std::uint64_t seen = stream.completed_.load(std::memory_order_relaxed);
   while (seen < drawn && !stream.completed_.compare_exchange_weak(seen, drawn, std::memory_order_acq_rel)) {
   }
@@ -192,15 +202,14 @@ Status StreamTable::mark_locked(Stream& stream) noexcept {
   }
   if (stream.marks_.full()) {
     // Recording again moves the newest mark forward: later, but never too early.
-    const Status status = device_.record(stream.marks_.back().event, stream.handle_);
+    const Status status = stream.device_->record(stream.marks_.back().event, stream.handle_);
     if (status.ok()) stream.marks_.back().ticket = covered;
     return status;
   }
-  const DeviceResult<EventHandle> event = take_event();
+  const DeviceResult<EventHandle> event = take_event(*stream.device_);
   if (!event.ok()) return event.error();
-  if (const Status status = device_.record(*event, stream.handle_); !status.ok()) {
-    const std::lock_guard events(events_lock_);
-    spare_events_.push_back(*event);
+  if (const Status status = stream.device_->record(*event, stream.handle_); !status.ok()) {
+    give_event(*stream.device_, *event);
     return status;
   }
   stream.marks_.push_back({covered, *event});
@@ -209,31 +218,51 @@ Status StreamTable::mark_locked(Stream& stream) noexcept {
 
 bool StreamTable::can_record(const Stream& stream) noexcept {
   const std::uint64_t key = stream.key_.load(std::memory_order_acquire);
-  return key != 0 && (!stream.mark_each_ || key == key_of(kPerThreadStream));
+  constexpr std::uint64_t kTag = (std::uint64_t{1} << 48) - 1;
+  return key != 0 && (!stream.mark_each_ || ((key ^ key_of(kPerThreadStream)) & kTag) == 0);
 }
 
 Status StreamTable::poll_locked(Stream& stream) noexcept {
   while (!stream.marks_.empty()) {
     const MarkRing::Mark oldest = stream.marks_.front();
-    Status status = device_.query(oldest.event);
+    Status status = stream.device_->query(oldest.event);
     // An error here is an error of the device, which every later call repeats. One that does not repeat is
     // not.
-    if (!status.ok() && status != kNotReady) status = device_.query(oldest.event);
+    if (!status.ok() && status != kNotReady) status = stream.device_->query(oldest.event);
     if (status == kNotReady) return kOk;
-    if (!status.ok()) return status;
+    if (!status.ok() && is_peers(stream)) {
+      status = pass_all_locked(stream);
+      if (status.ok()) drop_marks(stream);
+    }
+    if (!status.ok() || stream.marks_.empty()) return status;
     // Waiting for the whole device may have carried it further already.
     if (stream.completed_.load(std::memory_order_relaxed) < oldest.ticket) {
       stream.completed_.store(oldest.ticket, std::memory_order_release);
     }
     stream.marks_.pop_front();
-    const std::lock_guard events(events_lock_);
-    spare_events_.push_back(oldest.event);
+    give_event(*stream.device_, oldest.event);
   }
   return kOk;
 }
 
-DeviceResult<EventHandle> StreamTable::take_event() noexcept {
-  {
+// Events of the device itself serve again; a peer's go, since its context may go with them.
+void StreamTable::give_event(Device& device, EventHandle event) noexcept {
+  if (&device != &device_) {
+    (void)device.destroy_event(event);
+    return;
+  }
+  const std::lock_guard events(events_lock_);
+  spare_events_.push_back(event);
+}
+
+void StreamTable::drop_marks(Stream& stream) noexcept {
+  for (; !stream.marks_.empty(); stream.marks_.pop_front()) {
+    (void)stream.device_->destroy_event(stream.marks_.front().event);
+  }
+}
+
+DeviceResult<EventHandle> StreamTable::take_event(Device& device) noexcept {
+  if (&device == &device_) {
     const std::lock_guard events(events_lock_);
     if (!spare_events_.empty()) {
       const EventHandle event = spare_events_.back();
@@ -241,7 +270,7 @@ DeviceResult<EventHandle> StreamTable::take_event() noexcept {
       return event;
     }
   }
-  return device_.create_event();
+  return device.create_event();
 }
 
 bool StreamTable::passed(Use use) noexcept {
@@ -276,8 +305,10 @@ Status StreamTable::order(Stream& waiter, Use use) noexcept {
     mark = stream.marks_.covering(use.ticket());
     // A stream that is gone, or another thread's own: nobody can mark it any more.
     if (mark == nullptr) return pass_all_locked(stream);
+    // Once it has passed a peer's event goes.
+    if (is_peers(stream)) return waiter.device_->wait(waiter.handle_, mark->event);
   }
-  return device_.wait(waiter.handle_, mark->event);
+  return waiter.device_->wait(waiter.handle_, mark->event);
 }
 
 Status StreamTable::order_after_incoming(Stream& waiter, Use incoming) noexcept {

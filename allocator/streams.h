@@ -16,6 +16,23 @@ namespace tidepool::runtime {
 inline constexpr StreamHandle kLegacyStream{1};
 inline constexpr StreamHandle kPerThreadStream{2};
 
+/// The most devices that one process manages.
+inline constexpr unsigned kMostDevices = 64;
+
+/// A stream of another managed device, as runtimes name it that are not its own: `device` is the number that
+/// StreamTable::add_peer() was given. Handles are addresses, so their upper bits are free.
+constexpr StreamHandle stream_of_peer(StreamHandle stream, unsigned device) noexcept {
+  return StreamHandle{std::uint64_t{device + 1} << 48 | static_cast<std::uint64_t>(stream)};
+}
+/// The number of the device; -1 for a stream of the runtime's own.
+constexpr int peer_of(StreamHandle stream) noexcept {
+  return static_cast<int>(static_cast<std::uint64_t>(stream) >> 48) - 1;
+}
+/// The handle as its own device knows it.
+constexpr StreamHandle handle_at_home(StreamHandle stream) noexcept {
+  return StreamHandle{static_cast<std::uint64_t>(stream) << 16 >> 16};
+}
+
 /// How many captures of streams into graphs are under way in the process. Whoever sees captures begin and end
 /// keeps it; more than there are costs some driver calls, fewer would spoil a capture. Meanwhile each draw is
 /// marked, since nothing can be recorded any more in a stream that has come to be captured.
@@ -65,6 +82,7 @@ class MarkRing {
 /// marks are events that say "everything up to ticket n has completed" (design protocol 1).
 class Stream {
  public:
+  /// As its own device knows it.
   [[nodiscard]] StreamHandle handle() const noexcept { return handle_; }
   /// Its number in the table, as in Use::stream(); never 0.
   [[nodiscard]] std::uint16_t index() const noexcept { return index_; }
@@ -77,6 +95,7 @@ class Stream {
 
   std::atomic<std::uint64_t> key_{0};  // what find() compares; 0: not in use
   StreamHandle handle_{};
+  Device* device_ = nullptr;  // whose stream it is: events of its marks are of that device too
   std::uint16_t index_ = 0;
   bool mark_each_ = false;  // per-thread streams: no other thread can record in them
   std::atomic<std::uint64_t> enqueued_{0};
@@ -92,6 +111,10 @@ class Stream {
 
 /// All streams that the program has used, and our own. Entries are reused once their last mark has passed;
 /// tickets of an entry never start again, so an old Use stays valid for ever.
+///
+/// Streams of other devices can be among them (stream_of_peer): work in them that uses memory of this device
+/// is followed like any other. Where such a device is broken nothing of it runs any more, and all its work
+/// counts as passed.
 class StreamTable {
  public:
   static constexpr std::uint16_t kMaxStreams = 4096;
@@ -108,9 +131,23 @@ class StreamTable {
   Stream* find(StreamHandle handle) noexcept;
   /// The entry with this Stream::index(), which was found before; null for 0.
   Stream* at(std::uint16_t index) noexcept { return by_index_[index].load(std::memory_order_acquire); }
-  /// The program is about to destroy the stream, or the calling thread ends and its per-thread stream with
-  /// it: records a last mark, so that its tickets can still pass. Where that fails it waits for the device.
+  /// The program is about to destroy the stream: records a last mark, so that its tickets can still pass.
+  /// Where that fails it waits for the device.
   void retire(StreamHandle handle) noexcept;
+  /// The same for the calling thread's own streams, of this device and of its peers.
+  void retire_thread() noexcept;
+
+  /// Another device of the process, whose streams may use memory of this one from now on.
+  void add_peer(unsigned number, Device& device) noexcept;
+  /// Its context is gone, with its streams and events: what they were given has passed.
+  void remove_peer(unsigned number) noexcept;
+  /// Work of the peer that draws no ticket may use memory of this device: synchronize() waits for it.
+  void note_peer(unsigned number) noexcept {
+    peers_in_use_.fetch_or(std::uint64_t{1} << number, std::memory_order_acq_rel);
+  }
+  /// Waits until all work that may use memory of this device is done: for the device, and for its peers whose
+  /// streams have used it.
+  Status synchronize() noexcept;
 
   /// After a draw: records a mark if enough happened since the last one. Must be called inside the epoch.
   void mark_sometimes(Stream& stream, Bytes touched) noexcept {
@@ -140,8 +177,8 @@ class StreamTable {
   Status order(Stream& waiter, Use use) noexcept;
   /// order() after a copy-in, remembered, so that one stream waits for one copy once.
   Status order_after_incoming(Stream& waiter, Use incoming) noexcept;
-  /// Waits on the host until the use has passed. The only waits of the runtime are here and in
-  /// Device::synchronize; a watchdog reports one that takes longer than ten seconds.
+  /// Waits on the host until the use has passed. The only waits of the runtime are here and in synchronize();
+  /// a watchdog reports one that takes longer than ten seconds.
   Status wait_host(Use use) noexcept { return wait_host_until(use, kNever); }
   /// The same until `deadline` (monotonic_now()): kNotReady if it has not passed by then, or if only a wait
   /// for the whole device could tell.
@@ -164,9 +201,15 @@ class StreamTable {
   Status poll_locked(Stream& stream) noexcept;
   /// False for a stream that is gone and for another thread's per-thread stream.
   static bool can_record(const Stream& stream) noexcept;
-  DeviceResult<EventHandle> take_event() noexcept;
+  DeviceResult<EventHandle> take_event(Device& device) noexcept;
+  void give_event(Device& device, EventHandle event) noexcept;
+  void drop_marks(Stream& stream) noexcept;
+  Status synchronize(Device& device) noexcept;
+  bool is_peers(const Stream& stream) const noexcept { return stream.device_ != &device_; }
 
   Device& device_;
+  std::array<std::atomic<Device*>, kMostDevices> peers_{};
+  std::atomic<std::uint64_t> peers_in_use_{0};  // bit: work of the peer may use memory of ours
   std::mutex lock_;  // entries_, and slots_ as written; taken before a Stream's lock, never after it
   std::vector<Stream*> entries_;  // index 0 is not used
   std::array<std::atomic<Stream*>, kMaxStreams> by_index_{};

@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "shim/entry.h"
-#include "shim/gate.h"
+#include "shim/gate_several.h"
 #include "shim/observe.h"
 #include "shim/record.h"
 
@@ -90,6 +90,30 @@ std::size_t bytes_of(std::string_view name, A... args) noexcept {
   return sizes[1] * element * (has("MemsetD2D") ? sizes[0] : 1);
 }
 
+// Copies that name contexts reach what lies in them; kernels and memsets what the program has enabled. All
+// other copies get to any memory of cuMemAlloc.
+constexpr Reach reach_of(std::string_view name) noexcept {
+  const auto has = [&](std::string_view part) { return name.find(part) != name.npos; };
+  return has("Peer") || has("Memset") ? Reach::kProgram : Reach::kCopies;
+}
+
+template <class C, class Collect, class Forward, class Record>
+[[gnu::noinline]] CUresult gate_several(const C& call, CUstream stream, Waits waits, Collect&& collect_all,
+                                        Forward&& forward, Record&& record) noexcept {
+  const auto collect_here = [&](TouchSet& set) {
+    collect_all(set);
+    return true;
+  };
+  const TouchedDevices touched(collect_here);
+  const CUresult result =
+      pass(touched, stream, call.kPerThread, waits, call.kName, reach_of(call.kName), forward);
+  if (recording() && result == CUDA_SUCCESS) [[unlikely]] {
+    const std::vector<std::uint32_t> blocks = touched.recorded();
+    record(Touched(blocks, touched.is_known()));
+  }
+  return result;
+}
+
 // Nothing is managed.
 template <class Collect, class Forward, class Record>
 [[gnu::noinline]] CUresult go_unmanaged(Collect&& collect_all, Forward&& forward, Record&& record) noexcept {
@@ -106,9 +130,11 @@ template <class Collect, class Forward, class Record>
 template <class C, class Collect, class Forward, class Record>
 CUresult gate(const C& call, CUstream stream, Waits waits, Collect&& collect_all, Forward&& forward,
               Record&& record) noexcept {
-  runtime::Runtime* runtime = managed();
-  if (runtime == nullptr) [[unlikely]]
-    return go_unmanaged(collect_all, forward, record);
+  runtime::Runtime* runtime = only_managed();
+  if (runtime == nullptr) [[unlikely]] {
+    return any_managed() ? gate_several(call, stream, waits, collect_all, forward, record)
+                         : go_unmanaged(collect_all, forward, record);
+  }
   TouchSet set(runtime->arena());
   collect_all(set);
   const CUresult result = pass(*runtime, set, stream, call.kPerThread, waits, call.kName, forward);
@@ -126,15 +152,31 @@ constexpr auto kGated = [](const auto& call, auto... args) noexcept {
       [&] { return call(args...); },
       [&](Touched set) {
         record_copy(kind_of(call.kName), bytes_of(call.kName, args...),
-                    stream_of(last_stream(args...), call.kPerThread), set);
+                    recorded_stream(last_stream(args...), call.kPerThread), set);
       });
+};
+
+// From one managed device to another: the call that names both contexts needs no access of one device to the
+// other's memory, and memory that is mapped, as ours is, has no other way where devices cannot reach each
+// other.
+template <Hook Peer>
+constexpr auto kLinear = [](const auto& call, CUdeviceptr to, CUdeviceptr from, std::size_t size,
+                            auto... stream) noexcept {
+  const bool are_several = only_managed() == nullptr && any_managed();
+  const ManagedDevice* const target = are_several ? owner_device(to) : nullptr;
+  const ManagedDevice* const source = target != nullptr ? owner_device(from) : nullptr;
+  using Function = typename HookType<Peer>::Function;
+  const auto peer = reinterpret_cast<Function>(active_driver().hooks[static_cast<std::size_t>(Peer)]);
+  if (source == nullptr || source == target || peer == nullptr)
+    return kGated(call, to, from, size, stream...);
+  return kGated(Call<Peer>{peer, call.caller}, to, target->context, from, source->context, size, stream...);
 };
 
 // Several copies are one record, without a size.
 template <class C, class Collect, class Forward>
 CUresult gate_batch(const C& call, CUstream stream, Collect&& collect_all, Forward&& forward) noexcept {
   return gate(call, stream, Waits::kNo, collect_all, forward, [&](Touched set) {
-    record_copy(plan::CopyKind::kOther, 0, stream_of(stream, call.kPerThread), set);
+    record_copy(plan::CopyKind::kOther, 0, recorded_stream(stream, call.kPerThread), set);
   });
 }
 
@@ -182,22 +224,26 @@ constexpr auto kDecompress = [](const auto& call, CUmemDecompressParams* operati
 
 }  // namespace
 
-TP_HANDLE_PTDS(cuMemcpy, kGated)
+TP_HANDLE(cuMemcpy, kLinear<Hook::cuMemcpyPeer>)
+TP_HANDLE(cuMemcpy_ptds, kLinear<Hook::cuMemcpyPeer_ptds>)
 TP_HANDLE_PTDS(cuMemcpyPeer, kGated)
 TP_HANDLE_PTDS(cuMemcpyHtoD_v2, kGated)
 TP_HANDLE_PTDS(cuMemcpyDtoH_v2, kGated)
-TP_HANDLE_PTDS(cuMemcpyDtoD_v2, kGated)
+TP_HANDLE(cuMemcpyDtoD_v2, kLinear<Hook::cuMemcpyPeer>)
+TP_HANDLE(cuMemcpyDtoD_v2_ptds, kLinear<Hook::cuMemcpyPeer_ptds>)
 TP_HANDLE_PTDS(cuMemcpyDtoA_v2, kGated)
 TP_HANDLE_PTDS(cuMemcpyAtoD_v2, kGated)
 TP_HANDLE_PTDS(cuMemcpy2D_v2, kGated)
 TP_HANDLE_PTDS(cuMemcpy2DUnaligned_v2, kGated)
 TP_HANDLE_PTDS(cuMemcpy3D_v2, kGated)
 TP_HANDLE_PTDS(cuMemcpy3DPeer, kGated)
-TP_HANDLE_PTSZ(cuMemcpyAsync, kGated)
+TP_HANDLE(cuMemcpyAsync, kLinear<Hook::cuMemcpyPeerAsync>)
+TP_HANDLE(cuMemcpyAsync_ptsz, kLinear<Hook::cuMemcpyPeerAsync_ptsz>)
 TP_HANDLE_PTSZ(cuMemcpyPeerAsync, kGated)
 TP_HANDLE_PTSZ(cuMemcpyHtoDAsync_v2, kGated)
 TP_HANDLE_PTSZ(cuMemcpyDtoHAsync_v2, kGated)
-TP_HANDLE_PTSZ(cuMemcpyDtoDAsync_v2, kGated)
+TP_HANDLE(cuMemcpyDtoDAsync_v2, kLinear<Hook::cuMemcpyPeerAsync>)
+TP_HANDLE(cuMemcpyDtoDAsync_v2_ptsz, kLinear<Hook::cuMemcpyPeerAsync_ptsz>)
 TP_HANDLE_PTSZ(cuMemcpy2DAsync_v2, kGated)
 TP_HANDLE_PTSZ(cuMemcpy3DAsync_v2, kGated)
 TP_HANDLE_PTSZ(cuMemcpy3DPeerAsync, kGated)

@@ -28,12 +28,14 @@ namespace {
 /// Keeps what `scan(set)` finds; where it cannot tell, everything, for good.
 template <class Scan>
 CUresult keep_found(const char* what, Scan&& scan) noexcept {
-  runtime::Runtime* runtime = managed();
-  if (runtime == nullptr || runtime->frozen()) return CUDA_SUCCESS;
-  TouchSet set(runtime->arena());
-  if (scan(set) && set.complete()) return static_cast<CUresult>(runtime->keep(set.ids(), what).code());
-  const runtime::Status status = runtime->freeze(what);
-  if (status.ok()) report<Msg::TP2101>(what);
+  runtime::Status status;
+  for_each_managed([&](const ManagedDevice& device) {
+    if (!status.ok() || device.runtime->frozen()) return;
+    TouchSet set(device.runtime->arena());
+    const bool is_known = scan(set) && set.complete();
+    status = is_known ? device.runtime->keep(set.ids(), what) : device.runtime->freeze(what);
+    if (!is_known && status.ok()) report<Msg::TP2101>(what);
+  });
   return static_cast<CUresult>(status.code());
 }
 
@@ -73,20 +75,18 @@ constexpr auto kGiveNode = [](const auto& call, auto... args) noexcept {
 
 // What it uses is kept; but a free has to wait for the stream's context.
 constexpr auto kGraphLaunch = [](const auto& call, CUgraphExec exec, CUstream stream) noexcept {
-  if (runtime::Runtime* runtime = managed()) {
-    runtime->obey();
-    (void)is_followed(stream);
-  }
+  for_each_managed([](const ManagedDevice& device) { device.runtime->obey(); });
+  note_unseen_use(stream);
   const CUresult result = call(exec, stream);
   if (recording() && result == CUDA_SUCCESS) [[unlikely]]
-    record_graph(stream_of(stream, call.kPerThread));
+    record_graph(recorded_stream(stream, call.kPerThread));
   return result;
 };
 
 // Counted before the call, since other threads' launches must mark their streams before one of them joins.
 constexpr auto kBeginCapture = [](const auto& call, CUstream stream, auto... rest) noexcept {
   runtime::captures_under_way.fetch_add(1, std::memory_order_seq_cst);
-  if (runtime::Runtime* runtime = managed()) runtime->capture_begins();
+  for_each_managed([](const ManagedDevice& device) { device.runtime->capture_begins(); });
   const CUresult result = call(stream, rest...);
   if (result != CUDA_SUCCESS) runtime::captures_under_way.fetch_sub(1, std::memory_order_seq_cst);
   return result;

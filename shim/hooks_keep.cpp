@@ -39,7 +39,7 @@ constexpr auto kKeepArgument = [](const auto& call, auto... args) noexcept {
   if (const CUresult kept = keep(value, call.kName); kept != CUDA_SUCCESS) return kept;
   // The memory is in use in this stream's context from now on; a free has to wait for it.
   if constexpr (std::is_same_v<std::tuple_element_t<0, std::tuple<decltype(args)...>>, CUstream>) {
-    if (managed() != nullptr) (void)is_followed(std::get<0>(std::tuple(args...)));
+    note_unseen_use(std::get<0>(std::tuple(args...)));
   }
   return call(args...);
 };
@@ -50,7 +50,7 @@ constexpr auto kBatchMemOp = [](const auto& call, CUstream stream, unsigned coun
     const std::uint64_t address = address_of(operations[i]);
     if (const CUresult kept = keep(address, call.kName); kept != CUDA_SUCCESS) return kept;
   }
-  if (managed() != nullptr) (void)is_followed(stream);
+  note_unseen_use(stream);
   return call(stream, count, operations, flags);
 };
 
@@ -89,9 +89,12 @@ constexpr auto kStreamCreate = [](const auto& call, CUstream* out, unsigned flag
 
 constexpr auto kStreamDestroy = [](const auto& call, CUstream stream) noexcept {
   forget_streams();
-  if (runtime::Runtime* runtime = stream != nullptr ? managed() : nullptr) {
-    runtime->stream_destroyed(stream_of(stream, false));
-  }
+  // Whose stream it is need not be asked: no other lives under its handle.
+  for_each_managed([&](const ManagedDevice& device) {
+    for_each_managed([&](const ManagedDevice& home) {
+      if (stream != nullptr) device.runtime->stream_destroyed(stream_for(device, home, stream, false));
+    });
+  });
   return call(stream);
 };
 
@@ -109,6 +112,14 @@ bool keep_named(RuntimeHook hook, std::span<const void* const> pointers) noexcep
   if (g_mode.load(std::memory_order_acquire) != Mode::kActive || t_depth != 0) return true;
   const DepthGuard guard;
   const NoCancel no_cancel;
+  // The library's kernels may reach the buffers from any device.
+  if (only_managed() == nullptr) {
+    for_each_managed([](const ManagedDevice& used) {
+      for_each_managed([&](const ManagedDevice& user) {
+        if (&user != &used) used.runtime->note_peer(user.slot);
+      });
+    });
+  }
   return std::all_of(pointers.begin(), pointers.end(), [hook](const void* pointer) {
     const CUresult kept = keep(reinterpret_cast<std::uintptr_t>(pointer), runtime_hook_name(hook));
     // Not every rank's buffer is used: one that names nothing is for the library to look at.

@@ -9,7 +9,7 @@
 #include "allocator/support/text_writer.h"
 #include "shim/arg_scan.h"
 #include "shim/entry.h"
-#include "shim/gate.h"
+#include "shim/gate_several.h"
 #include "shim/kernel_symbol.h"
 #include "shim/kernel_timer.h"
 #include "shim/observe.h"
@@ -38,13 +38,38 @@ template <class Enqueue>
   return result;
 }
 
-// Nothing is managed. By value, so that a managed launch can keep its arguments in registers.
+template <class Enqueue>
+CUresult launch_on_several(CUfunction function, CUstream stream, bool per_thread, void** params, void** extra,
+                           plan::LaunchRecord&& shape, Enqueue&& enqueue) noexcept {
+  if (function == nullptr) return enqueue();
+  const auto collect = [&](TouchSet& set) {
+    return scan_arguments(active_driver(), function, params, extra, set);
+  };
+  const TouchedDevices touched(collect);
+  TimedLaunch timed;
+  const auto run = [&] { return run_timed(timed, stream, per_thread, enqueue); };
+  const CUresult result =
+      pass(touched, stream, per_thread, Waits::kNo, {&name_kernel, function}, Reach::kProgram, run);
+  if (recording() && result == CUDA_SUCCESS && !is_capturing(stream, per_thread)) {
+    const std::vector<std::uint32_t> blocks = touched.recorded();
+    record_launch(std::move(shape), function, recorded_stream(stream, per_thread),
+                  Touched(blocks, touched.is_known()));
+    timed.recorded();
+    write_durations();
+  }
+  return result;
+}
+
+// Several devices are managed, or none. By value, so that a launch where one is can keep its arguments in
+// registers.
 template <class C, class... A>
-[[gnu::noinline, gnu::cold]] CUresult launch_unmanaged(C call, CUfunction function, CUstream stream,
+[[gnu::noinline, gnu::cold]] CUresult launch_elsewhere(C call, CUfunction function, CUstream stream,
                                                        void** params, void** extra, plan::LaunchRecord shape,
                                                        A... args) noexcept {
   if (stream == CU_STREAM_PER_THREAD) note_blocking_stream();
   const auto enqueue = [&] { return call(args...); };
+  if (any_managed())
+    return launch_on_several(function, stream, C::kPerThread, params, extra, std::move(shape), enqueue);
   if (!observes() || !recording() || function == nullptr || is_capturing(stream, C::kPerThread))
     return enqueue();
   ObservedSet set(runtime::ObservedMemory::instance());
@@ -93,9 +118,9 @@ template <class Enqueue, class Shape>
 constexpr auto kLaunchKernel = [](const auto& call, CUfunction f, unsigned gx, unsigned gy, unsigned gz,
                                   unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream stream,
                                   void** params, void** extra) noexcept {
-  runtime::Runtime* runtime = managed();
+  runtime::Runtime* runtime = only_managed();
   if (runtime == nullptr) [[unlikely]] {
-    return launch_unmanaged(call, f, stream, params, extra, launch_shape(gx, gy, gz, bx, by, bz, shared), f,
+    return launch_elsewhere(call, f, stream, params, extra, launch_shape(gx, gy, gz, bx, by, bz, shared), f,
                             gx, gy, gz, bx, by, bz, shared, stream, params, extra);
   }
   return launch(
@@ -111,9 +136,9 @@ constexpr auto kLaunchKernelEx = [](const auto& call, const CUlaunchConfig* conf
     return launch_shape(config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
                         config->blockDimY, config->blockDimZ, config->sharedMemBytes);
   };
-  runtime::Runtime* runtime = managed();
+  runtime::Runtime* runtime = only_managed();
   if (runtime == nullptr) [[unlikely]]
-    return launch_unmanaged(call, f, config->hStream, params, extra, shape(), config, f, params, extra);
+    return launch_elsewhere(call, f, config->hStream, params, extra, shape(), config, f, params, extra);
   return launch(runtime, f, config->hStream, call.kPerThread, params, extra, shape,
                 [&] { return call(config, f, params, extra); });
 };
@@ -121,9 +146,9 @@ constexpr auto kLaunchKernelEx = [](const auto& call, const CUlaunchConfig* conf
 constexpr auto kLaunchCooperative = [](const auto& call, CUfunction f, unsigned gx, unsigned gy, unsigned gz,
                                        unsigned bx, unsigned by, unsigned bz, unsigned shared,
                                        CUstream stream, void** params) noexcept {
-  runtime::Runtime* runtime = managed();
+  runtime::Runtime* runtime = only_managed();
   if (runtime == nullptr) [[unlikely]] {
-    return launch_unmanaged(call, f, stream, params, nullptr, launch_shape(gx, gy, gz, bx, by, bz, shared), f,
+    return launch_elsewhere(call, f, stream, params, nullptr, launch_shape(gx, gy, gz, bx, by, bz, shared), f,
                             gx, gy, gz, bx, by, bz, shared, stream, params);
   }
   return launch(
@@ -132,32 +157,32 @@ constexpr auto kLaunchCooperative = [](const auto& call, CUfunction f, unsigned 
       [&] { return call(f, gx, gy, gz, bx, by, bz, shared, stream, params); });
 };
 
-CUresult keep_named(runtime::Runtime& runtime, std::span<const CUDA_LAUNCH_PARAMS> launches,
-                    const char* name) noexcept {
-  TouchSet set(runtime.arena());
-  bool known = true;
-  for (const CUDA_LAUNCH_PARAMS& one : launches) {
-    known = known && one.function != nullptr &&
-            scan_arguments(active_driver(), one.function, one.kernelParams, nullptr, set);
-  }
-  return known && set.complete() ? keep_blocks(runtime, set.ids(), name)
-                                 : keep_blocks(runtime, runtime.live_blocks(), name);
+CUresult keep_named(std::span<const CUDA_LAUNCH_PARAMS> launches, const char* name) noexcept {
+  if (!any_managed()) return CUDA_SUCCESS;
+  const auto collect = [&](TouchSet& set) {
+    bool known = true;
+    for (const CUDA_LAUNCH_PARAMS& one : launches) {
+      known = known && one.function != nullptr &&
+              scan_arguments(active_driver(), one.function, one.kernelParams, nullptr, set);
+    }
+    return known;
+  };
+  for (const CUDA_LAUNCH_PARAMS& one : launches) note_unseen_use(one.hStream);
+  return keep_blocks(TouchedDevices(collect), name);
 }
 
 // One launch on several devices at once: their streams are of several contexts.
 constexpr auto kLaunchMultiDevice = [](const auto& call, CUDA_LAUNCH_PARAMS* launches, unsigned count,
                                        unsigned flags) noexcept {
-  runtime::Runtime* runtime = managed();
-  if (launches == nullptr || (runtime == nullptr && !observes())) return call(launches, count, flags);
-  const CUresult kept =
-      runtime != nullptr ? keep_named(*runtime, {launches, count}, call.kName) : CUDA_SUCCESS;
+  if (launches == nullptr || (!any_managed() && !observes())) return call(launches, count, flags);
+  const CUresult kept = keep_named({launches, count}, call.kName);
   const CUresult result = kept == CUDA_SUCCESS ? call(launches, count, flags) : kept;
   if (recording() && result == CUDA_SUCCESS) [[unlikely]] {
     for (unsigned i = 0; i < count; ++i) {
       const CUDA_LAUNCH_PARAMS& one = launches[i];
       record_launch_of_any(launch_shape(one.gridDimX, one.gridDimY, one.gridDimZ, one.blockDimX,
                                         one.blockDimY, one.blockDimZ, one.sharedMemBytes),
-                           one.function, stream_of(one.hStream, call.kPerThread));
+                           one.function, recorded_stream(one.hStream, call.kPerThread));
     }
   }
   return result;
@@ -166,14 +191,13 @@ constexpr auto kLaunchMultiDevice = [](const auto& call, CUDA_LAUNCH_PARAMS* lau
 // Launches whose parameters were set one by one before (cuParamSetv): they may name anything.
 template <class C, class... A>
 CUresult launch_any(const C& call, CUfunction function, CUstream stream, A... rest) noexcept {
-  runtime::Runtime* runtime = managed();
-  if (function == nullptr || (runtime == nullptr && !observes())) return call(function, rest...);
   const auto enqueue = [&] { return call(function, rest...); };
-  const CUresult result = runtime == nullptr ? enqueue()
-                                             : pass(*runtime, runtime->live_blocks(), stream, call.kPerThread,
-                                                    Waits::kNo, {&name_kernel, function}, enqueue);
+  if (function == nullptr || (!any_managed() && !observes())) return enqueue();
+  const CUresult result = any_managed() ? pass(TouchedDevices(), stream, call.kPerThread, Waits::kNo,
+                                               {&name_kernel, function}, Reach::kProgram, enqueue)
+                                        : enqueue();
   if (recording() && result == CUDA_SUCCESS) [[unlikely]]
-    record_launch_of_any({}, function, stream_of(stream, call.kPerThread));
+    record_launch_of_any({}, function, recorded_stream(stream, call.kPerThread));
   return result;
 }
 constexpr auto kLaunchOld = [](const auto& call, CUfunction f, auto... grid) noexcept {

@@ -2,14 +2,11 @@
 
 #include <algorithm>
 
-#include "shim/arg_scan.h"
 #include "shim/entry.h"
 #include "shim/free_memory.h"
-#include "shim/kernel_timer.h"
 #include "shim/managed.h"
 #include "shim/ownership.h"
 #include "shim/record.h"
-#include "shim/stream_context.h"
 
 namespace tidepool::shim {
 namespace {
@@ -25,8 +22,8 @@ CUresult allocate(runtime::Runtime& runtime, CUdeviceptr* out, std::size_t size,
 }
 
 constexpr auto kAlloc = [](const auto& call, CUdeviceptr* out, std::size_t size) noexcept {
-  runtime::Runtime* runtime = out != nullptr && size != 0 ? managed_here() : nullptr;
-  return runtime != nullptr ? allocate(*runtime, out, size) : call(out, size);
+  const ManagedDevice* const device = out != nullptr && size != 0 ? managed_here() : nullptr;
+  return device != nullptr ? allocate(*device->runtime, out, size) : call(out, size);
 };
 
 // cuda.h: the pitch is at least the width and keeps rows aligned; the driver uses 512 bytes.
@@ -35,12 +32,12 @@ constexpr auto kAllocPitch = [](const auto& call, CUdeviceptr* out, std::size_t*
   constexpr Bytes kRow{512};
   const bool valid = out != nullptr && pitch != nullptr && width != 0 && height != 0 &&
                      (element == 4 || element == 8 || element == 16);
-  runtime::Runtime* runtime = valid ? managed_here() : nullptr;
-  if (runtime == nullptr) return call(out, pitch, width, height, element);
+  const ManagedDevice* const device = valid ? managed_here() : nullptr;
+  if (device == nullptr) return call(out, pitch, width, height, element);
   const std::size_t row = Bytes(width).round_up(kRow).count();
   std::size_t size = 0;
   if (__builtin_mul_overflow(row, height, &size)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult result = allocate(*runtime, out, size, plan::MemoryApi::kPitch);
+  const CUresult result = allocate(*device->runtime, out, size, plan::MemoryApi::kPitch);
   if (result == CUDA_SUCCESS) *pitch = row;
   return result;
 };
@@ -55,12 +52,11 @@ constexpr auto kFree = [](const auto& call, CUdeviceptr at) noexcept {
 constexpr auto kGetInfo = [](const auto& call, std::size_t* free, std::size_t* total) noexcept {
   const CUresult result = call(free, total);
   if (result != CUDA_SUCCESS) return result;
-  runtime::Runtime* runtime = managed_here();
-  if (runtime == nullptr) return result;
-  runtime->obey();
-  const Bytes capacity = runtime->capacity();
-  if (total != nullptr) *total = capacity.count();
-  if (free != nullptr) *free = runtime->free_bytes().count();
+  const ManagedDevice* const device = managed_here();
+  if (device == nullptr) return result;
+  device->runtime->obey();
+  if (total != nullptr) *total = device->runtime->capacity().count();
+  if (free != nullptr) *free = device->runtime->free_bytes().count();
   return result;
 };
 
@@ -72,20 +68,6 @@ constexpr auto kTotalMem = [](const auto& call, std::size_t* total, CUdevice dev
   return result;
 };
 
-constexpr auto kReset = [](const auto& call, CUdevice device) noexcept {
-  forget_streams();
-  forget_layouts();
-  runtime::Recorder::instance().forget_kernels();
-  forget_timings();
-  const CUcontext context = primary_context(device);
-  runtime::Runtime* in_error = forget_managed(device);
-  const CUresult result = call(device);
-  if (result == CUDA_SUCCESS && context != nullptr) forget_outside_of(context);
-  if (result == CUDA_SUCCESS) forget_observed(device);
-  if (result == CUDA_SUCCESS && in_error != nullptr) in_error->abandon();
-  return result;
-};
-
 }  // namespace
 
 TP_HANDLE(cuMemAlloc_v2, kByOwner<kAlloc>)
@@ -93,7 +75,5 @@ TP_HANDLE(cuMemAllocPitch_v2, kByOwner<kAllocPitch>)
 TP_HANDLE(cuMemFree_v2, kFreeByOwner<kFree>)
 TP_HANDLE(cuMemGetInfo_v2, kGetInfo)
 TP_HANDLE(cuDeviceTotalMem_v2, kTotalMem)
-TP_HANDLE(cuDevicePrimaryCtxReset, kReset)
-TP_HANDLE(cuDevicePrimaryCtxReset_v2, kReset)
 
 }  // namespace tidepool::shim

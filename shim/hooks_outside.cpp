@@ -42,7 +42,7 @@ constexpr auto kRelease = [](const auto& call, CUmemGenericAllocationHandle hand
   const std::uint64_t memory = memory_of_handle(handle);
   const CUresult result = call(handle);
   if (result == CUDA_SUCCESS) remove_handle(handle, memory);
-  settle_outside(managed_device());
+  settle_outside_of_all();
   return result;
 };
 
@@ -67,7 +67,7 @@ constexpr auto kUnmap = [](const auto& call, CUdeviceptr at, std::size_t size) n
   if (result != CUDA_SUCCESS) {
     for (const auto& one : seen) observe_again(one);
   }
-  settle_outside(managed_device());
+  settle_outside_of_all();
   return result;
 };
 

@@ -14,49 +14,50 @@
 namespace tidepool::shim {
 namespace {
 
-// The runtime of the current device, if work in the stream can be followed and does not go into a graph:
-// memory that a graph allocates is the graph's.
-runtime::Runtime* runtime_for(CUstream stream, bool per_thread) noexcept {
-  runtime::Runtime* runtime = managed_here();
-  if (runtime == nullptr || is_capturing(stream, per_thread) || !is_followed(stream)) return nullptr;
-  return runtime;
+// The device of the stream, if work in it can be followed and does not go into a graph: memory that a graph
+// allocates is the graph's.
+const ManagedDevice* home_for(CUstream stream, bool per_thread) noexcept {
+  return is_capturing(stream, per_thread) ? nullptr : manage_home_of(stream);
 }
 
-CUresult allocate(runtime::Runtime& runtime, CUdeviceptr* out, std::size_t size, PoolTag pool,
-                  CUstream stream, bool per_thread, plan::MemoryApi api) noexcept {
-  const auto at = runtime.allocate_in(Bytes(size), stream_of(stream, per_thread), pool);
+CUresult allocate(const ManagedDevice& device, CUdeviceptr* out, std::size_t size, PoolTag pool,
+                  const ManagedDevice& home, CUstream stream, bool per_thread, plan::MemoryApi api) noexcept {
+  runtime::Runtime& runtime = *device.runtime;
+  const auto at = runtime.allocate_in(Bytes(size), stream_for(device, home, stream, per_thread), pool);
   if (!at.ok()) return static_cast<CUresult>(at.error().code());
   add_to_pool(pool, Bytes(size));
   *out = at->address();
   if (recording()) [[unlikely]]
-    record_allocation(runtime, *out, size, api, stream_of(stream, per_thread));
+    record_allocation(runtime, *out, size, api, recorded_stream(stream, per_thread));
   return CUDA_SUCCESS;
 }
 
 constexpr auto kAllocAsync = [](const auto& call, CUdeviceptr* out, std::size_t size,
                                 CUstream stream) noexcept {
-  runtime::Runtime* runtime = out != nullptr && size != 0 ? runtime_for(stream, call.kPerThread) : nullptr;
-  const PoolTag pool = runtime != nullptr ? current_pool(managed_device()) : kNoPool;
-  return pool != kNoPool
-             ? allocate(*runtime, out, size, pool, stream, call.kPerThread, plan::MemoryApi::kAsync)
-             : call(out, size, stream);
+  const ManagedDevice* const home = out != nullptr && size != 0 ? home_for(stream, call.kPerThread) : nullptr;
+  const PoolTag pool = home != nullptr ? current_pool(home->ordinal) : kNoPool;
+  if (pool == kNoPool) return call(out, size, stream);
+  return allocate(*home, out, size, pool, *home, stream, call.kPerThread, plan::MemoryApi::kAsync);
 };
 
 constexpr auto kAllocFromPool = [](const auto& call, CUdeviceptr* out, std::size_t size, CUmemoryPool handle,
                                    CUstream stream) noexcept {
-  runtime::Runtime* runtime = out != nullptr && size != 0 ? runtime_for(stream, call.kPerThread) : nullptr;
-  const PoolTag pool = runtime != nullptr ? managed_pool(handle, managed_device()) : kNoPool;
+  const ManagedDevice* const home = out != nullptr && size != 0 ? home_for(stream, call.kPerThread) : nullptr;
+  // The memory is where the pool is; where that device has no memory of ours yet, it stays the driver's.
+  const ManagedDevice* const device = home != nullptr ? managed_on(device_of_pool(handle)) : nullptr;
+  const PoolTag pool = device != nullptr ? managed_pool(handle, device->ordinal) : kNoPool;
   if (pool == kNoPool) return call(out, size, handle, stream);
-  return allocate(*runtime, out, size, pool, stream, call.kPerThread, plan::MemoryApi::kPool);
+  return allocate(*device, out, size, pool, *home, stream, call.kPerThread, plan::MemoryApi::kPool);
 };
 
 // Memory of cuMemAlloc can be freed so as well. Freeing into a graph what is not the graph's is the driver's
 // to refuse; and where the stream cannot be followed, waiting is later than needed, never too early.
 constexpr auto kFreeAsync = [](const auto& call, CUdeviceptr at, CUstream stream) noexcept {
-  runtime::Runtime* runtime = owner(at);
-  if (runtime == nullptr || is_capturing(stream, call.kPerThread)) return call(at, stream);
-  if (!is_followed(stream)) return free_now(*runtime, at);
-  return free_in(*runtime, at, stream_of(stream, call.kPerThread));
+  const ManagedDevice* const device = owner_device(at);
+  if (device == nullptr || is_capturing(stream, call.kPerThread)) return call(at, stream);
+  const ManagedDevice* const home = home_of(stream);
+  if (home == nullptr) return free_now(*device->runtime, at);
+  return free_in(*device->runtime, at, stream_for(*device, *home, stream, call.kPerThread));
 };
 
 constexpr auto kPoolCreate = [](const auto& call, CUmemoryPool* out,

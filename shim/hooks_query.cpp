@@ -18,13 +18,14 @@ CUresult answer(void* out, T value) noexcept {
 
 // cuda.h, CUpointer_attribute. `ask` asks the driver, for what only it knows.
 template <class Ask>
-CUresult describe(runtime::Runtime& runtime, void* out, CUpointer_attribute attribute, CUdeviceptr at,
+CUresult describe(const ManagedDevice& device, void* out, CUpointer_attribute attribute, CUdeviceptr at,
                   Ask&& ask) noexcept {
+  runtime::Runtime& runtime = *device.runtime;
   const auto range = runtime.describe(runtime::DevicePtr(at));
   if (range.size == Bytes()) return CUDA_ERROR_INVALID_VALUE;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      return answer(out, managed_context());
+      return answer(out, device.context);
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return answer(out, static_cast<unsigned>(CU_MEMORYTYPE_DEVICE));
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
@@ -34,7 +35,7 @@ CUresult describe(runtime::Runtime& runtime, void* out, CUpointer_attribute attr
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
       return answer(out, 0u);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-      return answer(out, static_cast<int>(managed_device()));
+      return answer(out, static_cast<int>(device.ordinal));
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
       return answer(out, 0u);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
@@ -57,19 +58,19 @@ CUresult describe(runtime::Runtime& runtime, void* out, CUpointer_attribute attr
 
 constexpr auto kAttribute = [](const auto& call, void* out, CUpointer_attribute attribute,
                                CUdeviceptr at) noexcept {
-  runtime::Runtime* runtime = out != nullptr ? owner(at) : nullptr;
-  if (runtime == nullptr) return call(out, attribute, at);
-  return describe(*runtime, out, attribute, at, [&] { return call(out, attribute, at); });
+  const ManagedDevice* const device = out != nullptr ? owner_device(at) : nullptr;
+  if (device == nullptr) return call(out, attribute, at);
+  return describe(*device, out, attribute, at, [&] { return call(out, attribute, at); });
 };
 
 // Unlike the single form this one does not fail for what cannot be answered: it leaves the driver's default.
 constexpr auto kAttributes = [](const auto& call, unsigned count, CUpointer_attribute* attributes,
                                 void** outs, CUdeviceptr at) noexcept {
   const CUresult result = call(count, attributes, outs, at);
-  runtime::Runtime* runtime = owner(at);
-  if (result != CUDA_SUCCESS || runtime == nullptr) return result;
+  const ManagedDevice* const device = owner_device(at);
+  if (result != CUDA_SUCCESS || device == nullptr) return result;
   for (unsigned i = 0; i < count; ++i) {
-    (void)describe(*runtime, outs[i], attributes[i], at,
+    (void)describe(*device, outs[i], attributes[i], at,
                    [&] { return call(1, &attributes[i], &outs[i], at); });
   }
   return CUDA_SUCCESS;

@@ -11,10 +11,13 @@ namespace tidepool::shim {
 bool handle_unknown(const char* symbol) noexcept {
   if (t_depth != 0 || g_mode.load(std::memory_order_acquire) != Mode::kActive) return true;
   const DepthGuard guard;
-  runtime::Runtime* runtime = managed();
-  if (runtime == nullptr || runtime->frozen()) return true;
-  report<Msg::TP1012>(symbol);
-  return runtime->freeze(symbol).ok();
+  bool may_go_on = true;
+  for_each_managed([&](const ManagedDevice& device) {
+    if (!may_go_on || device.runtime->frozen()) return;
+    report<Msg::TP1012>(symbol);
+    may_go_on = device.runtime->freeze(symbol).ok();
+  });
+  return may_go_on;
 }
 
 }  // namespace tidepool::shim

@@ -88,12 +88,18 @@ void write_some(unsigned most) noexcept {
   }
 }
 
+// An event serves again, and only in streams of the context that it was made in.
+bool is_on_first_device(CUstream stream) noexcept {
+  const ManagedDevice* const home = home_of(stream);
+  return home != nullptr && home->slot == 0;
+}
+
 }  // namespace
 
 void TimedLaunch::begin(CUstream stream, bool per_thread) noexcept {
   const RealDriver& driver = active_driver();
   const bool can = driver.cuEventElapsedTime != nullptr && !is_capturing(stream, per_thread) &&
-                   (managed() == nullptr || is_followed(stream));
+                   (!any_managed() || is_on_first_device(stream));
   stream_ = stream != nullptr ? stream : per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
   const std::lock_guard guard(g_lock);
   const Cost cost;

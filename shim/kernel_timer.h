@@ -16,7 +16,8 @@ namespace tidepool::shim {
 ///     record the launch; timed.recorded();
 ///
 /// Only there anything is locked. What cannot be timed is launched all the same, and counted: work that goes
-/// into a graph or in streams of other contexts, and launches for which no pair of events was free.
+/// into a graph or in streams of other contexts than the first managed device's, and launches for which no
+/// pair of events was free.
 class TimedLaunch {
  public:
   TimedLaunch() noexcept = default;

@@ -16,9 +16,9 @@ constexpr Bytes kGiven = MiB(64);
 /// The runtime of the current device, if there is one already.
 runtime::Runtime* runtime_of_current() noexcept {
   CUdevice device = 0;
-  runtime::Runtime* runtime = managed();
-  if (runtime == nullptr || active_driver().runtime.cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
-  return device == managed_device() ? runtime : nullptr;
+  if (!any_managed() || active_driver().runtime.cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;
+  const ManagedDevice* const managed = managed_on(device);
+  return managed != nullptr ? managed->runtime : nullptr;
 }
 
 constinit std::mutex g_setting;
@@ -35,14 +35,15 @@ void set_outside(runtime::Runtime& runtime, CUdevice device, Bytes more) noexcep
 }  // namespace
 
 void make_way(CUdevice device, Bytes size) noexcept {
-  runtime::Runtime* runtime = managed();
-  if (runtime == nullptr || device != managed_device()) return;
-  set_outside(*runtime, device, size);
+  if (const ManagedDevice* managed = managed_on(device)) set_outside(*managed->runtime, device, size);
 }
 
 void settle_outside(CUdevice device) noexcept {
-  runtime::Runtime* runtime = managed();
-  if (runtime != nullptr && device == managed_device()) set_outside(*runtime, device, Bytes());
+  make_way(device, Bytes());
+}
+
+void settle_outside_of_all() noexcept {
+  for_each_managed([](const ManagedDevice& device) { settle_outside(device.ordinal); });
 }
 
 bool give_way() noexcept {

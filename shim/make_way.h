@@ -14,6 +14,8 @@ void make_way(CUdevice device, Bytes size) noexcept;
 
 /// Memory that is not managed has changed on the device: what is managed has what remains of the budget.
 void settle_outside(CUdevice device) noexcept;
+/// The same where it is not known of which device.
+void settle_outside_of_all() noexcept;
 
 /// Gives some of what is managed back to the driver, for a call that it refused for want of memory. False:
 /// nothing is managed on the current device, or nothing could be given.

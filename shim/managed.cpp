@@ -1,11 +1,9 @@
 #include "shim/managed.h"
 
-#include <atomic>
 #include <mutex>
 #include <new>
 #include <utility>
 
-#include "allocator/cuda/driver_device.h"
 #include "allocator/support/host_memory.h"
 #include "allocator/support/message.h"
 #include "shim/observe.h"
@@ -15,17 +13,22 @@
 #include "shim/record.h"
 
 namespace tidepool::shim {
+
+constinit detail::ManagedTable detail::g_managed;
+
 namespace {
 
-struct Managed {
-  runtime::Runtime* runtime;
-  runtime::DriverDevice* device;
-};
+using detail::g_managed;
 
-constinit std::atomic<Managed*> g_managed{nullptr};
 constinit std::mutex g_lock;
-bool g_gave_up = false;       // g_lock
+std::uint64_t g_gave_up = 0;  // bit: the device with that ordinal; g_lock
 bool g_said_foreign = false;  // g_lock
+// Which peers may reach a device's memory, by ordinals.
+constinit std::array<std::atomic<std::uint64_t>, runtime::kMostDevices> g_let_in{};
+
+bool is_known(CUdevice ordinal) noexcept {
+  return ordinal >= 0 && static_cast<unsigned>(ordinal) < runtime::kMostDevices;
+}
 
 /// HAMi#759: what MPS does to those who share a device is met by users as errors of the shim.
 void warn_of_mps(CUdevice ordinal) noexcept {
@@ -57,7 +60,7 @@ void give_up(CUdevice ordinal, int code) noexcept {
   if (!options().strict) observe_memory(false);
 }
 
-Managed* start(const runtime::DriverTable& driver, CUdevice ordinal) noexcept {
+const ManagedDevice* start(const runtime::DriverTable& driver, CUdevice ordinal, unsigned slot) noexcept {
   const auto device = runtime::DriverDevice::create(driver, ordinal);
   if (!device.ok()) {
     give_up(ordinal, device.error().code());
@@ -67,7 +70,8 @@ Managed* start(const runtime::DriverTable& driver, CUdevice ordinal) noexcept {
     give_up(ordinal, static_cast<int>(refused));
     return nullptr;
   }
-  const auto runtime = runtime::Runtime::create(**device, options(), host_memory());
+  (*device)->let_in(g_let_in[static_cast<std::size_t>(ordinal)].load(std::memory_order_acquire));
+  const auto runtime = runtime::Runtime::create(**device, options(), host_memory(), slot);
   if (!runtime.ok()) {
     give_up(ordinal, runtime.error().code());
     return nullptr;
@@ -75,54 +79,71 @@ Managed* start(const runtime::DriverTable& driver, CUdevice ordinal) noexcept {
   if (runtime::captures_under_way.load() > 0) (*runtime)->capture_begins();
   start_recording(**runtime, ordinal);
   warn_of_mps(ordinal);
-  return new (std::nothrow) Managed{*runtime, *device};
+  return new (std::nothrow) ManagedDevice{*runtime, *device, (*device)->context(), ordinal, slot};
+}
+
+// With g_lock: threads that launch on one device only need not ask which.
+void publish_only() noexcept {
+  unsigned count = 0;
+  for_each_managed([&](const ManagedDevice&) { ++count; });
+  const ManagedDevice* const first = managed_in_slot(0);
+  g_managed.only.store(count == 1 && first != nullptr ? first->runtime : nullptr, std::memory_order_release);
+}
+
+// With g_lock. Peers know each other before anybody is given memory of the new one.
+const ManagedDevice* add(CUdevice ordinal) noexcept {
+  unsigned slot = 0;
+  while (slot < runtime::kMostDevices && managed_in_slot(slot) != nullptr) ++slot;
+  const bool has_place = slot < runtime::kMostDevices && is_known(ordinal);
+  const ManagedDevice* const added = has_place ? start(active_driver().runtime, ordinal, slot) : nullptr;
+  if (added == nullptr) return nullptr;
+  for_each_managed([&](const ManagedDevice& other) {
+    other.runtime->add_peer(slot, *added->device);
+    added->runtime->add_peer(other.slot, *other.device);
+  });
+  g_managed.slots[slot].store(added, std::memory_order_release);
+  if (g_managed.end.load(std::memory_order_relaxed) <= slot)
+    g_managed.end.store(slot + 1, std::memory_order_release);
+  publish_only();
+  return added;
+}
+
+// With g_lock. All work of the device has ended.
+void remove(const ManagedDevice& gone) noexcept {
+  g_managed.slots[gone.slot].store(nullptr, std::memory_order_release);
+  unsigned end = g_managed.end.load(std::memory_order_relaxed);
+  while (end > 0 && managed_in_slot(end - 1) == nullptr) --end;
+  g_managed.end.store(end, std::memory_order_release);
+  publish_only();
+  for_each_managed([&](const ManagedDevice& other) { other.runtime->remove_peer(gone.slot); });
 }
 
 }  // namespace
 
-runtime::Runtime* managed() noexcept {
-  const Managed* managed = g_managed.load(std::memory_order_acquire);
-  return managed != nullptr ? managed->runtime : nullptr;
+const ManagedDevice* manage(CUcontext context) noexcept {
+  if (const ManagedDevice* device = managed_in(context)) return device;
+  if (manages_nothing()) return nullptr;
+  const std::lock_guard guard(g_lock);
+  if (const ManagedDevice* device = managed_in(context)) return device;
+  const CUdevice ordinal = device_of(context);
+  if (!is_known(ordinal) || (g_gave_up >> ordinal & 1) != 0) return nullptr;
+  // The primary context is what the CUDA runtime uses.
+  if (primary_context(ordinal) != context) {
+    if (!std::exchange(g_said_foreign, true)) report<Msg::TP1010>();
+    return nullptr;
+  }
+  const ManagedDevice* const added = add(ordinal);
+  if (added == nullptr) g_gave_up |= std::uint64_t{1} << ordinal;
+  return added;
 }
 
-CUcontext managed_context() noexcept {
-  const Managed* managed = g_managed.load(std::memory_order_acquire);
-  return managed != nullptr ? managed->device->context() : nullptr;
-}
-CUdevice managed_device() noexcept {
-  const Managed* managed = g_managed.load(std::memory_order_acquire);
-  return managed != nullptr ? managed->device->ordinal() : -1;
-}
-
-runtime::Runtime* managed_here() noexcept {
+const ManagedDevice* managed_here() noexcept {
   const runtime::DriverTable& driver = active_driver().runtime;
   CUcontext context = nullptr;
   // Asked once more where it fails: memory that is not managed for a passing error would be outside for good.
   CUresult asked = driver.cuCtxGetCurrent(&context);
   if (asked != CUDA_SUCCESS) asked = driver.cuCtxGetCurrent(&context);
-  if (asked != CUDA_SUCCESS || context == nullptr) return nullptr;
-  if (const Managed* managed = g_managed.load(std::memory_order_acquire)) {
-    return managed->device->context() == context ? managed->runtime : nullptr;
-  }
-  if (manages_nothing()) return nullptr;
-  const std::lock_guard guard(g_lock);
-  if (const Managed* managed = g_managed.load(std::memory_order_acquire)) {
-    return managed->device->context() == context ? managed->runtime : nullptr;
-  }
-  if (g_gave_up) return nullptr;
-  CUdevice device = 0;
-  asked = driver.cuCtxGetDevice(&device);
-  if (asked != CUDA_SUCCESS) asked = driver.cuCtxGetDevice(&device);
-  if (asked != CUDA_SUCCESS) return nullptr;
-  // The primary context is what the CUDA runtime uses.
-  if (primary_context(device) != context) {
-    if (!std::exchange(g_said_foreign, true)) report<Msg::TP1010>();
-    return nullptr;
-  }
-  Managed* managed = start(driver, device);
-  g_gave_up = managed == nullptr;
-  g_managed.store(managed, std::memory_order_release);
-  return managed != nullptr ? managed->runtime : nullptr;
+  return asked == CUDA_SUCCESS && context != nullptr ? manage(context) : nullptr;
 }
 
 bool is_limited(CUdevice device) noexcept {
@@ -133,11 +154,26 @@ bool is_limited(CUdevice device) noexcept {
       driver.cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device) {
     return managed_here() != nullptr;
   }
-  if (const Managed* managed = g_managed.load(std::memory_order_acquire)) {
-    return managed->device->ordinal() == device;
-  }
+  if (managed_on(device) != nullptr) return true;
   const std::lock_guard guard(g_lock);
-  return !g_gave_up && !manages_nothing();
+  return is_known(device) && (g_gave_up >> device & 1) == 0 && !manages_nothing();
+}
+
+CUresult let_peer_in(CUdevice device, CUdevice peer) noexcept {
+  if (!is_known(device) || !is_known(peer) || device == peer) return CUDA_SUCCESS;
+  std::atomic<std::uint64_t>& let_in = g_let_in[static_cast<std::size_t>(device)];
+  const std::uint64_t bit = std::uint64_t{1} << peer;
+  if ((let_in.load(std::memory_order_acquire) & bit) != 0) return CUDA_SUCCESS;
+  const std::lock_guard guard(g_lock);
+  if (const ManagedDevice* managed = managed_on(device)) {
+    managed->device->let_in(bit);
+    if (const runtime::Status status = managed->runtime->renew_access(); !status.ok()) {
+      managed->device->keep_out(bit);
+      return static_cast<CUresult>(status.code());
+    }
+  }
+  let_in.fetch_or(bit, std::memory_order_acq_rel);
+  return CUDA_SUCCESS;
 }
 
 // A driver may fork inside a call of ours (to start its helpers), with the lock held by this very thread.
@@ -150,13 +186,39 @@ void unlock_after_fork() noexcept {
 
 runtime::Runtime* forget_managed(CUdevice device) noexcept {
   const std::lock_guard guard(g_lock);
-  Managed* managed = g_managed.load(std::memory_order_acquire);
-  if (managed == nullptr || managed->device->ordinal() != device) return nullptr;
-  g_managed.store(nullptr, std::memory_order_release);
-  if (!managed->device->synchronize().ok()) return managed->runtime;
+  const ManagedDevice* const managed = managed_on(device);
+  if (managed == nullptr) return nullptr;
+  const bool has_ended = managed->device->synchronize().ok();
+  remove(*managed);
+  if (!has_ended) return managed->runtime;
   // Handles of physical memory and reservations belong to no context: a reset would leave them behind.
   delete managed->runtime;
   return nullptr;
+}
+
+// How many references there are the driver tells nobody. So ours goes for a moment as well: if the context
+// outlives that, somebody else holds it.
+CUresult release_primary(CUdevice device, CUresult (*release)(CUdevice)) noexcept {
+  const std::lock_guard guard(g_lock);
+  const CUresult result = release(device);
+  const ManagedDevice* const managed = managed_on(device);
+  if (result != CUDA_SUCCESS || managed == nullptr) return result;
+  const runtime::DriverTable& driver = active_driver().runtime;
+  if (driver.cuDevicePrimaryCtxRelease_v2(device) != CUDA_SUCCESS) return result;
+  unsigned flags = 0;
+  int active = 0;
+  CUresult asked = driver.cuDevicePrimaryCtxGetState(device, &flags, &active);
+  if (asked != CUDA_SUCCESS) asked = driver.cuDevicePrimaryCtxGetState(device, &flags, &active);
+  if (asked == CUDA_SUCCESS && active == 0) {
+    managed->device->context_has_ended();
+    remove(*managed);
+    delete managed->runtime;
+    return result;
+  }
+  CUcontext same = nullptr;
+  if (driver.cuDevicePrimaryCtxRetain(&same, device) != CUDA_SUCCESS)
+    (void)driver.cuDevicePrimaryCtxRetain(&same, device);
+  return result;
 }
 
 }  // namespace tidepool::shim

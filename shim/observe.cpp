@@ -33,7 +33,7 @@ void start_with(CUdevice device) noexcept {
   if ((g_begun.fetch_or(bit, std::memory_order_acq_rel) & bit) != 0) return;
   std::size_t total = 0;
   (void)active_driver().runtime.cuDeviceTotalMem_v2(&total, device);
-  if (managed() == nullptr) StatsPage::instance().set(Metric::device_capacity_bytes, total);
+  if (!any_managed()) StatsPage::instance().set(Metric::device_capacity_bytes, total);
   runtime::Recorder::instance().start(options());
   if (recording())
     runtime::Recorder::instance().device({static_cast<std::uint32_t>(device), total, total, 0, true});
@@ -42,7 +42,7 @@ void start_with(CUdevice device) noexcept {
 
 // Where another device is managed the numbers are of that one.
 void publish() noexcept {
-  if (managed() != nullptr) return;
+  if (any_managed()) return;
   const std::uint64_t held = ObservedMemory::instance().held().count();
   StatsPage& page = StatsPage::instance();
   page.set(Metric::allocated_bytes, held);

@@ -6,6 +6,7 @@
 // to newer versions by macros and declares these ones for the driver's own build only.
 #undef cuGetProcAddress
 #undef cuCtxDestroy
+#undef cuDevicePrimaryCtxRelease
 #undef cuDevicePrimaryCtxReset
 #undef cuGraphAddNode
 #undef cuGraphExecKernelNodeSetParams
@@ -24,6 +25,7 @@
 extern "C" {
 CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** pfn, int cuda_version, cuuint64_t flags);
 CUresult CUDAAPI cuCtxDestroy(CUcontext context);
+CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device);
 CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice device);
 CUresult CUDAAPI cuGraphAddNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count,
                                 CUgraphNodeParams* params);

@@ -25,6 +25,9 @@ inline Module who_asks(const void* caller) noexcept {
 /// The device of the current context; -1 where there is none.
 CUdevice current_device() noexcept;
 
+/// The device of a context, which need not be the current one; -1 where the driver does not say.
+CUdevice device_of(CUcontext context) noexcept;
+
 /// Counts memory that the driver gave in the current context.
 void note_outside(CUdeviceptr at, std::size_t size, const char* library) noexcept;
 

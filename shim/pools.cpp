@@ -70,20 +70,40 @@ Pool* add(CUmemoryPool handle, CUdevice device) noexcept {
   return &pool;
 }
 
+// Whose default pool it is; -1: nobody's.
+CUdevice device_of_default(CUmemoryPool handle) noexcept {
+  const RealDriver& driver = active_driver();
+  int count = 0;
+  if (driver.cuDeviceGetDefaultMemPool == nullptr || driver.cuDeviceGetCount == nullptr) return -1;
+  if (driver.cuDeviceGetCount(&count) != CUDA_SUCCESS) return -1;
+  for (CUdevice device = 0; device < count; ++device) {
+    CUmemoryPool usual = nullptr;
+    const CUresult asked = driver.cuDeviceGetDefaultMemPool(&usual, device);
+    if (asked == CUDA_SUCCESS && usual == handle) return device;
+  }
+  return -1;
+}
+
+// Null when all places are taken.
+const Pool* known(CUmemoryPool handle) noexcept {
+  if (handle == nullptr) return nullptr;
+  if (const Pool* pool = find(handle)) return pool;
+  // Either a device's default pool, which nobody makes, or one that we know nothing of.
+  const CUdevice device = device_of_default(handle);
+  const std::lock_guard guard(g_lock);
+  const Pool* const pool = find(handle);
+  return pool != nullptr ? pool : add(handle, device);
+}
+
 }  // namespace
 
+CUdevice device_of_pool(CUmemoryPool handle) noexcept {
+  const Pool* const pool = known(handle);
+  return pool != nullptr ? pool->device.load(std::memory_order_relaxed) : -1;
+}
+
 PoolTag managed_pool(CUmemoryPool handle, CUdevice device) noexcept {
-  if (handle == nullptr) return kNoPool;
-  const Pool* pool = find(handle);
-  if (pool == nullptr) {
-    // Either the device's default pool, which nobody makes, or one that we know nothing of.
-    CUmemoryPool usual = nullptr;
-    const auto ask = active_driver().cuDeviceGetDefaultMemPool;
-    const bool is_default = ask != nullptr && ask(&usual, device) == CUDA_SUCCESS && usual == handle;
-    const std::lock_guard guard(g_lock);
-    pool = find(handle);
-    if (pool == nullptr) pool = add(handle, is_default ? device : -1);
-  }
+  const Pool* const pool = known(handle);
   return pool != nullptr && pool->device.load(std::memory_order_relaxed) == device ? tag_of(*pool) : kNoPool;
 }
 

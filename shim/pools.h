@@ -13,6 +13,9 @@ namespace tidepool::shim {
 using PoolTag = std::uint8_t;
 inline constexpr PoolTag kNoPool = 0;
 
+/// The device that the pool's memory is on, if its allocations can be managed; -1 for all other pools (see
+/// managed_pool). Hook-safe for pools that are known.
+CUdevice device_of_pool(CUmemoryPool pool) noexcept;
 /// The tag of a pool; kNoPool where its allocations are the driver's: pools for other processes, for host
 /// memory, for another device than `device`, and pools that we have not seen being made (imported ones). The
 /// device's default pool is managed. Hook-safe for pools that are known.

@@ -60,7 +60,7 @@ void after_fork_in_child() noexcept {
   runtime::Recorder::instance().reset_after_fork();
   const bool is_active = g_mode.load(std::memory_order_relaxed) == Mode::kActive;
   EventRing::instance().reset_after_fork();
-  if (is_active && (managed() != nullptr || has_observed())) {
+  if (is_active && (any_managed() || has_observed())) {
     g_mode.store(Mode::kPassthrough);
   } else if (is_active) {
     EventRing::instance().open(g_options.run_dir.c_str(), g_options.log);

@@ -6,6 +6,7 @@
 #include "shim/managed.h"
 #include "shim/process.h"
 #include "shim/real_driver.h"
+#include "shim/stream_context.h"
 
 namespace tidepool::shim {
 namespace {
@@ -35,13 +36,15 @@ void start_recording(const runtime::Runtime& runtime, CUdevice device) noexcept 
 void record_allocation(runtime::Runtime& runtime, CUdeviceptr at, std::size_t size, plan::MemoryApi api,
                        runtime::StreamHandle stream) noexcept {
   plan::AllocationRecord record;
-  record.block = runtime.find(at);
+  const runtime::BlockId id = runtime.find(at);
+  record.block = runtime.arena().recorded(id);
   record.bytes = size;
   record.address = at;
   record.stream = number_of(stream);
   record.api = api;
-  record.device = static_cast<std::uint32_t>(managed_device());
-  const runtime::Block& block = runtime.arena().block(record.block);
+  const ManagedDevice* const device = owner_device(at);
+  record.device = device != nullptr ? static_cast<std::uint32_t>(device->ordinal) : 0;
+  const runtime::Block& block = runtime.arena().block(id);
   if (block.slab != nullptr) record.flags |= plan::AllocationRecord::kShared;
   if (block.kept.load(std::memory_order_relaxed)) record.flags |= plan::AllocationRecord::kStays;
   Recorder::instance().allocation(record);
@@ -51,7 +54,8 @@ void record_free(runtime::Runtime& runtime, CUdeviceptr at, plan::MemoryApi api,
                  runtime::StreamHandle stream) noexcept {
   const auto range = runtime.describe(runtime::DevicePtr(at));
   if (range.size == Bytes() || range.base.address() != at) return;
-  Recorder::instance().release({runtime.find(at), range.size.count(), at, number_of(stream), api});
+  Recorder::instance().release(
+      {runtime.arena().recorded(runtime.find(at)), range.size.count(), at, number_of(stream), api});
 }
 
 void record_launch(plan::LaunchRecord&& shape, CUfunction function, runtime::StreamHandle stream,
@@ -85,6 +89,12 @@ void record_copy(plan::CopyKind kind, std::size_t size, runtime::StreamHandle st
     record.blocks = {};
   }
   Recorder::instance().copy(record);
+}
+
+runtime::StreamHandle recorded_stream(CUstream stream, bool per_thread) noexcept {
+  const ManagedDevice* const home = any_managed() ? home_of(stream) : nullptr;
+  const runtime::StreamHandle handle = stream_of(stream, per_thread);
+  return home == nullptr || home->slot == 0 ? handle : runtime::stream_of_peer(handle, home->slot);
 }
 
 }  // namespace tidepool::shim

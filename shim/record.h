@@ -27,7 +27,8 @@ void start_recording(const runtime::Runtime& runtime, CUdevice device) noexcept;
 [[gnu::noinline, gnu::cold]] void record_free(runtime::Runtime& runtime, CUdeviceptr at, plan::MemoryApi api,
                                               runtime::StreamHandle stream) noexcept;
 
-/// After a launch. `shape`: grid and shared memory.
+/// After a launch. `shape`: grid and shared memory. Blocks by their numbers in records
+/// (runtime::Arena::recorded), which for the first managed device are the blocks' own.
 [[gnu::noinline]] void record_launch(plan::LaunchRecord&& shape, CUfunction function,
                                      runtime::StreamHandle stream, Touched set) noexcept;
 /// After a launch that may touch anything.
@@ -38,6 +39,10 @@ void start_recording(const runtime::Runtime& runtime, CUdevice device) noexcept;
 /// After a copy or memset.
 [[gnu::noinline]] void record_copy(plan::CopyKind kind, std::size_t size, runtime::StreamHandle stream,
                                    Touched set) noexcept;
+
+/// A stream as records name it where several devices may be managed: those of the first as their runtime
+/// does, others with their device's slot, since each device has a legacy stream.
+[[gnu::noinline]] runtime::StreamHandle recorded_stream(CUstream stream, bool per_thread) noexcept;
 
 inline plan::LaunchRecord launch_shape(unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                        unsigned bz, unsigned shared) noexcept {

@@ -9,20 +9,29 @@
 #include <new>
 #include <vector>
 
-#include "shim/managed.h"
 #include "shim/process.h"
 #include "shim/real_driver.h"
 
 namespace tidepool::shim {
 namespace {
 
-// Handles of streams that are known to be of the managed context; a place is overwritten by whichever stream
-// comes next. A thread that fills a place uses the stream just then, so nobody may be destroying it.
+// Handles of streams that are known to be of a managed context, with its slot above; a place is overwritten
+// by whichever stream comes next. A thread that fills a place uses the stream just then, so nobody may be
+// destroying it.
 constexpr std::size_t kPlaces = 1024;
 std::array<std::atomic<std::uintptr_t>, kPlaces> g_followed;
 
 std::atomic<std::uintptr_t>& place_of(std::uintptr_t handle) noexcept {
   return g_followed[(handle * 0x9E3779B97F4A7C15u) >> 54];
+}
+
+constexpr int kSlotShift = 48;  // handles are addresses
+
+/// What a place has of the stream; 0: nothing.
+std::uintptr_t known_of(CUstream stream) noexcept {
+  const auto handle = reinterpret_cast<std::uintptr_t>(stream);
+  const std::uintptr_t known = place_of(handle).load(std::memory_order_relaxed);
+  return (known ^ handle) << (64 - kSlotShift) == 0 ? known : 0;
 }
 
 /// Contexts in whose streams managed memory was used.
@@ -62,12 +71,13 @@ Others& others() noexcept {
 static_assert(runtime::is_capture_error(runtime::Status(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)) &&
               runtime::is_capture_error(runtime::Status(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)));
 
-/// Is it the managed context? Another one is remembered.
-bool is_managed(CUresult asked, CUcontext context) noexcept {
-  if (asked != CUDA_SUCCESS || context == nullptr) return false;
-  if (context == managed_context()) return true;
-  others().add(context);
-  return false;
+/// The device of a managed context.
+const ManagedDevice* device_in(CUresult asked, CUcontext context) noexcept {
+  return asked == CUDA_SUCCESS && context != nullptr ? managed_in(context) : nullptr;
+}
+
+bool is_special(CUstream stream) noexcept {
+  return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
 
 /// Waits for all work in the context. The thread's current context stays what it is, where the driver can
@@ -85,24 +95,54 @@ CUresult synchronize(CUcontext context) noexcept {
   return result;
 }
 
-}  // namespace
-
-bool is_followed(CUstream stream) noexcept {
+/// home_of(), which remembers the context that is told by `context` where there is no such device.
+const ManagedDevice* find_home(CUstream stream, CUcontext& context) noexcept {
   const runtime::DriverTable& driver = active_driver().runtime;
-  CUcontext context = nullptr;
-  if (stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) {
+  if (is_special(stream)) {
     const CUresult asked = driver.cuCtxGetCurrent(&context);
-    return is_managed(asked, context);
+    return device_in(asked, context);
   }
-  const auto handle = reinterpret_cast<std::uintptr_t>(stream);
-  std::atomic<std::uintptr_t>& place = place_of(handle);
-  if (place.load(std::memory_order_relaxed) == handle) [[likely]]
-    return true;
+  if (const std::uintptr_t known = known_of(stream); known != 0)
+    return managed_in_slot(static_cast<unsigned>(known >> kSlotShift));
   // Fails for a stream of a green context, which is not followed either.
   const CUresult asked = driver.cuStreamGetCtx(stream, &context);
-  if (!is_managed(asked, context)) return false;
-  place.store(handle, std::memory_order_relaxed);
-  return true;
+  const ManagedDevice* const device = device_in(asked, context);
+  const auto handle = reinterpret_cast<std::uintptr_t>(stream);
+  if (device != nullptr && handle >> kSlotShift == 0) {
+    const std::uintptr_t known = std::uintptr_t{device->slot} << kSlotShift | handle;
+    place_of(handle).store(known, std::memory_order_relaxed);
+  }
+  return device;
+}
+
+}  // namespace
+
+const ManagedDevice* home_of(CUstream stream) noexcept {
+  CUcontext context = nullptr;
+  const ManagedDevice* const home = find_home(stream, context);
+  if (home == nullptr && context != nullptr) others().add(context);
+  return home;
+}
+
+bool is_followed(CUstream stream) noexcept {
+  // No place has one of the special handles.
+  return known_of(stream) != 0 || home_of(stream) != nullptr;
+}
+
+const ManagedDevice* manage_home_of(CUstream stream) noexcept {
+  if (is_special(stream)) return managed_here();
+  CUcontext context = nullptr;
+  if (const ManagedDevice* home = find_home(stream, context)) return home;
+  return context != nullptr ? manage(context) : nullptr;
+}
+
+void note_unseen_use(CUstream stream) noexcept {
+  if (!any_managed()) return;
+  const ManagedDevice* const home = home_of(stream);
+  if (home == nullptr || only_managed() != nullptr) return;
+  for_each_managed([&](const ManagedDevice& device) {
+    if (&device != home) device.runtime->note_peer(home->slot);
+  });
 }
 
 CUresult wait_for_others() noexcept {

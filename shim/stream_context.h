@@ -3,19 +3,30 @@
 #include <cuda.h>
 
 #include "allocator/streams.h"
+#include "shim/managed.h"
 
 namespace tidepool::shim {
 
-/// True if work in the stream, as the calling thread names it, runs in the managed primary context: only
-/// there do our marks say when it has ended. Null and the two special handles are streams of the current
-/// context. Asks the driver once for other handles.
+/// The device in whose primary context work in the stream, as the calling thread names it, runs, if it is a
+/// managed one: only there do our marks say when work has ended. Null otherwise. Null and the two special
+/// handles are streams of the current context. Asks the driver once for other handles.
 ///
-/// Only once something is managed. Hook-safe when the answer is yes; otherwise the context is remembered for
+/// Only once something is managed. Hook-safe when there is one; otherwise the context is remembered for
 /// wait_for_others().
+const ManagedDevice* home_of(CUstream stream) noexcept;
+/// True if there is one.
 bool is_followed(CUstream stream) noexcept;
 
-/// Waits for all work in contexts, other than the managed one, in whose streams managed memory was used: a
-/// free waits for the managed context only. Work of green contexts is waited for with their primary context
+/// The device of the stream, which is managed from here on if it can be (managed.h, manage()). Null: memory
+/// for work in that stream is the driver's.
+const ManagedDevice* manage_home_of(CUstream stream) noexcept;
+
+/// Memory of any device may be used by work in the stream that we cannot see, though it stays where it is:
+/// its free waits for the stream's device as well.
+void note_unseen_use(CUstream stream) noexcept;
+
+/// Waits for all work in contexts, other than the managed ones, in whose streams managed memory was used: a
+/// free waits for managed contexts only. Work of green contexts is waited for with their primary context
 /// (cuCtxSynchronize). Contexts that are gone or broken have no work left and are forgotten. Fails only where
 /// one may not be waited for because it captures a graph. One load where there are none.
 CUresult wait_for_others() noexcept;

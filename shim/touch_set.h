@@ -79,6 +79,8 @@ struct Touched {
   template <class Lookup>
   Touched(const BasicTouchSet<Lookup>& set) noexcept  // NOLINT(google-explicit-constructor)
       : ids(set.ids()), complete(set.complete()) {}
+  Touched(std::span<const runtime::BlockId> blocks, bool is_complete) noexcept
+      : ids(blocks), complete(is_complete) {}
   std::span<const runtime::BlockId> ids;
   bool complete;
 };

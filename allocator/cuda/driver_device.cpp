@@ -1,5 +1,6 @@
 #include "allocator/cuda/driver_device.h"
 
+#include <array>
 #include <new>
 
 #include "allocator/streams.h"
@@ -31,6 +32,8 @@ class DriverDevice::Current {
   explicit Current(const DriverDevice& device) noexcept : driver_(device.driver_) {
     if (is_capturing()) [[unlikely]]
       relaxed_ = driver_.cuThreadExchangeStreamCaptureMode(&mode_) == CUDA_SUCCESS;
+    if (device.has_ended()) [[unlikely]]
+      return;
     status_ = status_of(driver_.cuCtxGetCurrent(&before_));
     if (!status_.ok() || before_ == device.context_) return;
     status_ = status_of(driver_.cuCtxSetCurrent(device.context_));
@@ -137,8 +140,17 @@ Status DriverDevice::unmap(DevicePtr at, Bytes size) noexcept {
 }
 
 Status DriverDevice::set_access(DevicePtr at, Bytes size) noexcept {
-  const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, ordinal_}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-  return Current(*this)([&] { return driver_.cuMemSetAccess(raw(at), size.count(), &access, 1); });
+  std::array<CUmemAccessDesc, 1 + kMostDevices> access;
+  std::size_t count = 0;
+  const auto give = [&](CUdevice ordinal) {
+    access[count++] = {{CU_MEM_LOCATION_TYPE_DEVICE, ordinal}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  };
+  give(ordinal_);
+  const std::uint64_t peers = peers_.load(std::memory_order_acquire);
+  for (int ordinal = 0; ordinal < 64 && peers >> ordinal != 0; ++ordinal) {
+    if ((peers >> ordinal & 1) != 0) give(ordinal);
+  }
+  return Current(*this)([&] { return driver_.cuMemSetAccess(raw(at), size.count(), access.data(), count); });
 }
 
 DeviceResult<StreamHandle> DriverDevice::create_stream() noexcept {
@@ -158,6 +170,7 @@ DeviceResult<EventHandle> DriverDevice::create_event() noexcept {
 }
 
 Status DriverDevice::destroy_event(EventHandle event) noexcept {
+  if (has_ended()) return kOk;
   return Current(*this)([&] { return driver_.cuEventDestroy_v2(raw(event)); });
 }
 
@@ -171,6 +184,7 @@ CUresult DriverDevice::refuse_captured(CUstream stream) const noexcept {
 }
 
 Status DriverDevice::record(EventHandle event, StreamHandle stream) noexcept {
+  if (has_ended()) return kOk;
   return Current(*this)([&] {
     const CUresult refused = refuse_captured(raw(stream));
     return refused != CUDA_SUCCESS ? refused : driver_.cuEventRecord(raw(event), raw(stream));
@@ -178,20 +192,24 @@ Status DriverDevice::record(EventHandle event, StreamHandle stream) noexcept {
 }
 
 Status DriverDevice::wait(StreamHandle stream, EventHandle event) noexcept {
+  if (has_ended()) return kOk;
   return Current(*this)([&] { return driver_.cuStreamWaitEvent(raw(stream), raw(event), 0); });
 }
 
 Status DriverDevice::query(EventHandle event) noexcept {
+  if (has_ended()) return kOk;
   return Current(*this)([&] { return driver_.cuEventQuery(raw(event)); });
 }
 
 Status DriverDevice::copy_to_host(void* host, DevicePtr device, Bytes size, StreamHandle stream) noexcept {
+  if (has_ended()) return status_of(CUDA_ERROR_CONTEXT_IS_DESTROYED);
   return Current(*this)(
       [&] { return driver_.cuMemcpyDtoHAsync_v2(host, raw(device), size.count(), raw(stream)); });
 }
 
 Status DriverDevice::copy_to_device(DevicePtr device, const void* host, Bytes size,
                                     StreamHandle stream) noexcept {
+  if (has_ended()) return status_of(CUDA_ERROR_CONTEXT_IS_DESTROYED);
   return Current(*this)(
       [&] { return driver_.cuMemcpyHtoDAsync_v2(raw(device), host, size.count(), raw(stream)); });
 }
@@ -215,10 +233,12 @@ Status DriverDevice::register_host(void* base, Bytes size) noexcept {
 }
 
 Status DriverDevice::unregister_host(void* base) noexcept {
+  if (has_ended()) return kOk;
   return Current(*this)([&] { return driver_.cuMemHostUnregister(base); });
 }
 
 Status DriverDevice::synchronize() noexcept {
+  if (has_ended()) return kOk;
   if (is_capturing()) return status_of(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   return Current(*this)([&] { return driver_.cuCtxSynchronize(); });
 }

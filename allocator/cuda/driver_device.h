@@ -2,6 +2,9 @@
 
 #include <cuda.h>
 
+#include <atomic>
+#include <cstdint>
+
 #include "allocator/cuda/content_hasher.h"
 #include "allocator/cuda/driver.h"
 #include "allocator/device.h"
@@ -26,6 +29,16 @@ class DriverDevice final : public Device {
 
   [[nodiscard]] CUcontext context() const noexcept { return context_; }
   [[nodiscard]] CUdevice ordinal() const noexcept { return ordinal_; }
+
+  /// From the next set_access() on these devices may reach what is mapped, besides this one; or no longer.
+  /// Bits by ordinal.
+  void let_in(std::uint64_t peers) noexcept { peers_.fetch_or(peers, std::memory_order_acq_rel); }
+  void keep_out(std::uint64_t peers) noexcept { peers_.fetch_and(~peers, std::memory_order_acq_rel); }
+
+  /// The context has ended, and its streams, events and registrations of host memory with it: calls about
+  /// those do nothing from here on, and all work has passed. Addresses and physical memory belong to no
+  /// context: calls about them go on.
+  void context_has_ended() noexcept { has_ended_.store(true, std::memory_order_release); }
 
   [[nodiscard]] Bytes total_memory() const noexcept override { return total_; }
   [[nodiscard]] Bytes granularity() const noexcept override { return granularity_; }
@@ -53,6 +66,7 @@ class DriverDevice final : public Device {
 
  private:
   class Current;  // makes context_ current for one call
+  [[nodiscard]] bool has_ended() const noexcept { return has_ended_.load(std::memory_order_acquire); }
   DriverDevice(const DriverTable& driver, CUdevice ordinal, CUcontext context) noexcept
       : driver_(driver), ordinal_(ordinal), context_(context), hasher_(driver) {}
   Status read_facts() noexcept;
@@ -63,6 +77,8 @@ class DriverDevice final : public Device {
   const DriverTable& driver_;
   const CUdevice ordinal_;
   const CUcontext context_;
+  std::atomic<bool> has_ended_{false};
+  std::atomic<std::uint64_t> peers_{0};
   Bytes total_;
   Bytes granularity_;
   ContentHasher hasher_;

@@ -91,6 +91,35 @@ CASE_ORDER("peer.memory_is_copied_between_devices", "CUDA Driver API, Memory Man
   EXPECT_WORDS(from, 4096, 3);
 }
 
+CASE("peer.mappings_are_copied_between_devices", "CUDA Driver API, Memory Management: cuMemcpyPeerAsync") {
+  const Pair pair = two_devices();
+  const std::size_t unit = granularity();
+  CUdeviceptr at[2] = {};
+  for (int device = 0; device < 2; ++device) {
+    go(device == 0 ? pair.first : pair.second);
+    CUmemAllocationProp prop = device_memory();
+    prop.location.id = device;
+    CUmemGenericAllocationHandle handle = 0;
+    OK(CU(cuMemCreate)(&handle, unit, &prop, 0));
+    at[device] = reserve(unit);
+    OK(CU(cuMemMap)(at[device], unit, 0, handle, 0));
+    CUmemAccessDesc desc{};
+    desc.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    desc.location.id = device;
+    desc.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    OK(CU(cuMemSetAccess)(at[device], unit, &desc, 1));
+    fill(at[device], 1024, 7 + static_cast<unsigned>(device));
+    OK(CU(cuCtxSynchronize)());
+  }
+  // Each end is reached in the context that is named for it: neither device has been let in by the other.
+  go(pair.first);
+  const CUstream stream = make_stream(CU_STREAM_NON_BLOCKING);
+  OK(CU(cuMemcpyPeerAsync)(at[1], pair.second, at[0], pair.first, 4096, stream));
+  OK(CU(cuStreamSynchronize)(stream));
+  go(pair.second);
+  EXPECT_WORDS(at[1], 1024, 7);
+}
+
 CASE_ORDER("peer.events_order_streams_of_two_devices",
            "CUDA Driver API, Stream Management: cuStreamWaitEvent") {
   const Pair pair = two_devices();

@@ -9,6 +9,8 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <deque>
+#include <initializer_list>
 #include <thread>
 
 #include "allocator/support/message.h"
@@ -19,10 +21,19 @@
 
 namespace tidepool::shim {
 
-runtime::Runtime* g_test_runtime = nullptr;
-runtime::Runtime* managed() noexcept {
-  return g_test_runtime;
+constinit detail::ManagedTable detail::g_managed;
+
+/// Makes these runtimes the managed devices.
+void manage_in_test(std::initializer_list<runtime::Runtime*> runtimes) {
+  static std::deque<ManagedDevice> kept;
+  unsigned slot = 0;
+  for (runtime::Runtime* runtime : runtimes) {
+    kept.push_back({runtime, nullptr, nullptr, static_cast<CUdevice>(slot), slot});
+    detail::g_managed.slots[slot++].store(&kept.back());
+  }
+  detail::g_managed.end.store(slot);
 }
+
 std::atomic<Mode> g_mode{Mode::kActive};
 thread_local int t_depth __attribute__((tls_model("initial-exec"))) = 0;
 
@@ -47,7 +58,7 @@ extern "C" long tp_test_other_entry() {
 }  // namespace
 
 TEST_CASE("unknown entry: every argument arrives and the answer comes back") {
-  g_test_runtime = nullptr;
+  manage_in_test({});
   auto* entry = reinterpret_cast<decltype(&tp_test_entry)>(
       guard_unknown("cuMemAlloc", reinterpret_cast<void*>(&tp_test_entry)));
   REQUIRE(entry != &tp_test_entry);
@@ -72,7 +83,7 @@ TEST_CASE("unknown entry: before the first call everything managed comes home an
   std::vector<runtime::DevicePtr> blocks(5);
   for (auto& block : blocks) block = program.allocate(MiB(4));
   for (const auto block : blocks) REQUIRE(program.touch({block}, 0).ok());
-  g_test_runtime = &program.runtime();
+  manage_in_test({&program.runtime()});
   auto* entry =
       reinterpret_cast<long (*)()>(guard_unknown("cuMemFree", reinterpret_cast<void*>(&tp_test_other_entry)));
   CHECK_FALSE(program.runtime().frozen());
@@ -80,7 +91,7 @@ TEST_CASE("unknown entry: before the first call everything managed comes home an
   CHECK(program.runtime().frozen());
   program.synchronize();
   program.check();
-  g_test_runtime = nullptr;
+  manage_in_test({});
 }
 
 TEST_CASE("unknown entry: where not everything fits the call is refused, as its message says") {
@@ -88,7 +99,7 @@ TEST_CASE("unknown entry: where not everything fits the call is refused, as its 
   std::vector<runtime::DevicePtr> blocks(8);
   for (auto& block : blocks) block = program.allocate(MiB(4));
   for (const auto block : blocks) REQUIRE(program.touch({block}, 0).ok());
-  g_test_runtime = &program.runtime();
+  manage_in_test({&program.runtime()});
   const auto said = times_reported(Msg::TP2102);
   const auto counted = StatsPage::instance().get(Metric::out_of_memory_total);
   auto* entry =
@@ -99,7 +110,7 @@ TEST_CASE("unknown entry: where not everything fits the call is refused, as its 
   CHECK_FALSE(program.runtime().frozen());
   program.synchronize();
   program.check();
-  g_test_runtime = nullptr;
+  manage_in_test({});
 }
 
 // A thread that is not in the child may hold any of the parent's locks at the fork.
@@ -107,7 +118,7 @@ TEST_CASE("unknown entry: in a forked child the call goes straight through") {
   runtime::Program program({});
   REQUIRE(program.touch({program.allocate(MiB(4))}, 0).ok());
   (void)program.allocate(MiB(4));  // has to be brought in, by the slow path, before anything can go on
-  g_test_runtime = &program.runtime();
+  manage_in_test({&program.runtime()});
   auto* entry =
       reinterpret_cast<long (*)()>(guard_unknown("cuMemFree", reinterpret_cast<void*>(&tp_test_other_entry)));
   std::atomic<bool> stop{false};
@@ -130,7 +141,7 @@ TEST_CASE("unknown entry: in a forked child the call goes straight through") {
   busy.join();
   CHECK(passed == 20);
   CHECK_FALSE(program.runtime().frozen());
-  g_test_runtime = nullptr;
+  manage_in_test({});
 }
 
 // The last one: it takes all stand-ins of the process.

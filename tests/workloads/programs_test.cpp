@@ -82,6 +82,9 @@ TEST_CASE("workloads: replicas in threads compute what they compute alone") {
     const Training together = train_workload(small.program, seed(1), threads);
     CHECK(train_workload(small.program, seed(2), threads).digest == together.digest);
     CHECK(train_workload(small.program, {}, with(threads, {"--alloc", "vmm"})).digest == together.digest);
+    CHECK(train_workload(small.program, {"--device", "h100", "--device", "h100"},
+                         with(threads, {"--devices", "2"}))
+              .digest == together.digest);
     std::vector<double> losses;
     for (int replica = 0; replica < 3; ++replica) {
       const Training alone = train_workload(small.program, {}, with(small.options, seed(1 + replica)));
@@ -101,7 +104,8 @@ TEST_CASE("workloads: a mistake is one line and exit code 1", "[plain]") {
       {{"--seed", "99999999999999999999"}, "--seed: needs a number in 0..18446744073709551615"},
       {{"--alloc", "managed"}, "--alloc: needs plain, async, pool or vmm"},
       {{"--streams", "0"}, "--streams: needs a number in 1..16"},
-      {{"--threads", "2x"}, "--threads: needs a number in 1..64"}};
+      {{"--threads", "2x"}, "--threads: needs a number in 1..64"},
+      {{"--devices", "0"}, "--devices: needs a number in 1..16"}};
   for (const Small& small : kSmall) {
     for (const auto& [options, line] : mistakes) {
       const Outcome got = run_workload(small.program, {}, options);
@@ -123,7 +127,7 @@ TEST_CASE("workloads: --help names every option", "[plain]") {
     const Outcome got = run({{built("bin/" + small.program), "--help"}, "", {}, false, false});
     CHECK(got.code() == 0);
     for (const char* option : {"--width", "--layers", "--batch", "--steps", "--seed", "--alloc", "--streams",
-                               "--threads", "--save", "--help"}) {
+                               "--threads", "--devices", "--save", "--help"}) {
       INFO(small.program << " " << option);
       CHECK(got.out.find(std::string("\n  ") + option) != std::string::npos);
     }

@@ -84,14 +84,14 @@ SIMGPU_API_TWINS(cuMemcpyDtoDAsync_v2, _ptsz, (CUdeviceptr dst, CUdeviceptr src,
                   CopyRequest::linear(dst, Side::kDevice, src, Side::kDevice, n), false);
 }
 
-/// With one device both contexts are on it: an ordinary copy.
 SIMGPU_API_TWINS(cuMemcpyPeer, _ptds,
                  (CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t n),
                  dst, dst_context, src, src_context, n) {
   if (!d.contexts.contains(dst_context) || !d.contexts.contains(src_context))
     return CUDA_ERROR_INVALID_CONTEXT;
   return transfer(d, context, d.find_stream(&context, nullptr, per_thread),
-                  CopyRequest::linear(dst, Side::kDevice, src, Side::kDevice, n), true);
+                  CopyRequest::between(dst, d.contexts.at(dst_context), src, d.contexts.at(src_context), n),
+                  true);
 }
 
 SIMGPU_API_TWINS(cuMemcpyPeerAsync, _ptsz,
@@ -101,7 +101,8 @@ SIMGPU_API_TWINS(cuMemcpyPeerAsync, _ptsz,
   if (!d.contexts.contains(dst_context) || !d.contexts.contains(src_context))
     return CUDA_ERROR_INVALID_CONTEXT;
   return transfer(d, context, d.find_stream(&context, stream, per_thread),
-                  CopyRequest::linear(dst, Side::kDevice, src, Side::kDevice, n), false);
+                  CopyRequest::between(dst, d.contexts.at(dst_context), src, d.contexts.at(src_context), n),
+                  false);
 }
 
 SIMGPU_API_TWINS(cuMemcpy2D_v2, _ptds, (const CUDA_MEMCPY2D* copy), copy) {

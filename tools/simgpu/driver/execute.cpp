@@ -185,14 +185,16 @@ bool still_pinned(const Copy& c) {
 /// Page tables know what any device may do; what this one may is asked here.
 bool within_reach(const Stream& stream, const Copy& c, Fault* fault) {
   const Driver& d = *driver();
-  const auto look = [&](bool device, std::uint64_t address, std::uint64_t extent, bool write) {
-    if (!device || d.copyable(*stream.context, address, extent)) return true;
+  const auto look = [&](bool device, const Context* named, std::uint64_t address, std::uint64_t extent,
+                        bool write) {
+    const Context& context = named != nullptr ? *named : *stream.context;
+    if (!device || d.copyable(context, address, extent)) return true;
     fault->address = address;
     fault->write = write;
     return false;
   };
-  return look(c.src_device, c.src, c.extent(c.src_pitch, c.src_slice), false) &&
-         look(c.dst_device, c.dst, c.extent(c.dst_pitch, c.dst_slice), true);
+  return look(c.src_device, c.src_context, c.src, c.extent(c.src_pitch, c.src_slice), false) &&
+         look(c.dst_device, c.dst_context, c.dst, c.extent(c.dst_pitch, c.dst_slice), true);
 }
 
 bool run_copy(const Stream& stream, const Copy& copy, std::uint64_t call) {

@@ -52,6 +52,9 @@ struct Copy {
   bool dst_device = false, src_device = false;
   bool dst_pinned = false, src_pinned = false;  ///< host memory that must still be pinned when this runs
   bool program = true;                          ///< the program's own, see ProgramMemory
+  /// Contexts that a copy between contexts names for its ends; null: the stream's.
+  const Context* dst_context = nullptr;
+  const Context* src_context = nullptr;
   /// Source bytes that are taken before the copy runs, row by row without gaps; null: it reads them itself.
   std::shared_ptr<unsigned char[]> staged;
   std::uint64_t arrived = 0;  ///< of a single row: so many bytes were copied at the call, the rest is staged

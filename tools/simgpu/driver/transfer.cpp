@@ -118,6 +118,8 @@ CUresult make_copy(const Driver& d, const CopyRequest& request, Copy* out) {
   copy.src_pitch = request.src_pitch;
   copy.dst_slice = request.dst_slice;
   copy.src_slice = request.src_slice;
+  copy.dst_context = request.dst_context;
+  copy.src_context = request.src_context;
   if (copy.dst == 0 || copy.src == 0) return CUDA_ERROR_INVALID_VALUE;
   if (!extent_fits(copy, copy.dst, copy.dst_pitch, copy.dst_slice) ||
       !extent_fits(copy, copy.src, copy.src_pitch, copy.src_slice)) {

@@ -16,6 +16,8 @@ struct CopyRequest {
   std::uint64_t width = 0, height = 1, depth = 1;
   std::uint64_t dst_pitch = 0, src_pitch = 0;
   std::uint64_t dst_slice = 0, src_slice = 0;
+  const Context* dst_context = nullptr;  ///< as in Copy
+  const Context* src_context = nullptr;
 
   /// A linear copy.
   static CopyRequest linear(std::uint64_t dst, Side dst_side, std::uint64_t src, Side src_side,
@@ -26,6 +28,14 @@ struct CopyRequest {
     r.src = src;
     r.src_side = src_side;
     r.width = bytes;
+    return r;
+  }
+  /// A linear copy of device memory between two contexts.
+  static CopyRequest between(std::uint64_t dst, const Context* dst_context, std::uint64_t src,
+                             const Context* src_context, std::uint64_t bytes) {
+    CopyRequest r = linear(dst, Side::kDevice, src, Side::kDevice, bytes);
+    r.dst_context = dst_context;
+    r.src_context = src_context;
     return r;
   }
 };

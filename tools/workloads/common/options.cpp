@@ -49,6 +49,7 @@ class Parser {
                      "streams of a replica: work, uploads, then independent work (" +
                          std::to_string(options_.streams) + ")"});
     rows_.push_back({"--threads", range_of(1, kMostThreads), "replicas, trained by a thread each (1)"});
+    rows_.push_back({"--devices", range_of(1, kMostDevices), "devices that the replicas take in turn (1)"});
     rows_.push_back({"--save", "FILE", "write the final parameters there"});
     if (program.describes)
       rows_.push_back({"--mode", "train|describe", "describe is the same as --describe (train)"});
@@ -75,6 +76,7 @@ class Parser {
   static constexpr long long kMostSteps = 1'000'000;
   static constexpr long long kMostStreams = 16;
   static constexpr long long kMostThreads = 64;
+  static constexpr long long kMostDevices = 16;
 
   [[noreturn]] void help() const {
     std::printf("usage: %s [OPTION]...\n%s\n\n", program_.name, program_.about);
@@ -113,6 +115,8 @@ class Parser {
       options_.streams = static_cast<int>(number(option, value, 1, kMostStreams));
     } else if (name == "--threads") {
       options_.threads = static_cast<int>(number(option, value, 1, kMostThreads));
+    } else if (name == "--devices") {
+      options_.devices = static_cast<int>(number(option, value, 1, kMostDevices));
     } else if (name == "--seed") {
       options_.seed = number(option, value, 0, ~0ULL);
     } else if (name == "--save") {

@@ -17,6 +17,7 @@ struct Options {
   Allocator allocator = Allocator::kPlain;
   int streams = 3;        ///< of each replica
   int threads = 1;        ///< replicas, each trained by a thread of its own
+  int devices = 1;        ///< replica r trains on device r modulo this
   std::string save;       ///< file for the final parameters; empty: none
   bool describe = false;  ///< print what the run needs and use no GPU
 };

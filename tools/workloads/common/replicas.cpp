@@ -15,6 +15,7 @@ struct Result {
 
 Result train_one(Options options, int replica, const MakeTrainer& make) {
   options.seed += static_cast<std::uint64_t>(replica);
+  if (options.devices > 1) TP_CUDA(cudaSetDevice(replica % options.devices));
   Result result;
   const std::unique_ptr<Trainer> trainer = make(options);
   for (int step = 0; step < options.steps; ++step) {

@@ -48,9 +48,9 @@ class Trainer {
 using MakeTrainer = std::function<std::unique_ptr<Trainer>(const Options& options)>;
 
 /// Trains options.threads replicas at the same time. Replica r has the seed `seed + r`, a thread and streams
-/// of its own. Prints the losses (hexadecimal floats) and the digest of all final parameters; writes these to
-/// options.save as floats, replica by replica. Lines are in the order of replicas and steps whatever the
-/// threads do; a single replica prints each line at once.
+/// of its own, on device r modulo options.devices. Prints the losses (hexadecimal floats) and the digest of
+/// all final parameters; writes these to options.save as floats, replica by replica. Lines are in the order
+/// of replicas and steps whatever the threads do; a single replica prints each line at once.
 void train(const Options& options, const MakeTrainer& make);
 
 /// Ends the program with an error if stdout could not be written.

@@ -1,0 +1,70 @@
+// What is known of the other devices of the process: their streams, and their access to memory of this one.
+
+#include "allocator/residency.h"
+#include "allocator/streams.h"
+
+namespace tidepool::runtime {
+
+void StreamTable::retire_thread() noexcept {
+  retire(kPerThreadStream);
+  for (unsigned i = 0; i < kMostDevices; ++i) {
+    if (peers_[i].load(std::memory_order_acquire) != nullptr) retire(stream_of_peer(kPerThreadStream, i));
+  }
+}
+
+void StreamTable::add_peer(unsigned number, Device& device) noexcept {
+  peers_[number].store(&device, std::memory_order_release);
+}
+
+void StreamTable::remove_peer(unsigned number) noexcept {
+  const Device* const device = peers_[number].exchange(nullptr);
+  if (device == nullptr) return;
+  peers_in_use_.fetch_and(~(std::uint64_t{1} << number), std::memory_order_acq_rel);
+  const std::lock_guard guard(lock_);
+  for (Stream* stream : entries_) {
+    if (stream == nullptr || stream->device_ != device) continue;
+    const std::lock_guard one(stream->lock_);
+    while (!stream->marks_.empty()) stream->marks_.pop_front();
+    stream->completed_.store(stream->enqueued_.load(std::memory_order_acquire), std::memory_order_release);
+    stream->key_.store(0, std::memory_order_release);
+    stream->device_ = &device_;
+    for (auto& slot : slots_) {
+      if (slot.load(std::memory_order_relaxed) == stream->index_)
+        slot.store(kTombstone, std::memory_order_release);
+    }
+  }
+}
+
+Status StreamTable::synchronize() noexcept {
+  Status status = device_.synchronize();
+  const std::uint64_t peers = peers_in_use_.load(std::memory_order_acquire);
+  for (unsigned i = 0; peers >> i != 0 && status.ok(); ++i) {
+    Device* const peer = (peers >> i & 1) != 0 ? peers_[i].load(std::memory_order_acquire) : nullptr;
+    if (peer != nullptr) status = synchronize(*peer);
+  }
+  return status;
+}
+
+Status StreamTable::synchronize(Device& device) noexcept {
+  Status status = device.synchronize();
+  if (&device == &device_ || status.ok() || is_capture_error(status)) return status;
+  // A second error is the peer's own: nothing of it runs any more.
+  status = device.synchronize();
+  return is_capture_error(status) ? status : kOk;
+}
+
+// With the turnstile nothing else maps or unmaps; a freed block's memory is given out without it, as it is.
+// Where not all is open the next binding gives access.
+Status Residency::renew_access() noexcept {
+  const TurnstileGuard turn(turnstile_);
+  Status status = kOk;
+  for (BlockId id = 1; id < arena_.end_id() && status.ok(); ++id) {
+    const Block& block = arena_.block(id);
+    if (block.extents.empty() || !block.is_open()) continue;
+    status = device_.set_access(block.base, block.backed());
+    if (!status.ok()) status = device_.set_access(block.base, block.backed());  // one failure is survived
+  }
+  return status;
+}
+
+}  // namespace tidepool::runtime

@@ -1,0 +1,113 @@
+#include "shim/gate_several.h"
+
+#include <algorithm>
+
+#include "shim/real_driver.h"
+
+namespace tidepool::shim {
+namespace {
+
+/// One pass of a call through the gates of all devices that it touches.
+struct Passage {
+  std::span<const TouchedThere> touched;
+  const ManagedDevice& home;
+  CUstream stream;
+  bool per_thread;
+  Waits waits;
+  runtime::WorkName what;
+  FunctionRef<CUresult()> enqueue;
+  bool is_refused = false;
+
+  // Each gate is held while the next one is passed, in the order of slots. So whoever waits at a gate holds
+  // pins of devices with lower slots only, and who waits for those pins to go waits for nobody that waits for
+  // him.
+  CUresult go(std::size_t next) noexcept {
+    if (next == touched.size()) {
+      const CUresult result = enqueue();
+      is_refused = result == CUDA_ERROR_OUT_OF_MEMORY;
+      return result;
+    }
+    const TouchedThere& here = touched[next];
+    const runtime::StreamHandle handle = stream_for(*here.device, home, stream, per_thread);
+    const auto inside = [&] { return static_cast<int>(go(next + 1)); };
+    // An epoch must not be held while another gate is waited for.
+    const bool is_plain = touched.size() == 1 && waits == Waits::kNo;
+    runtime::Runtime& runtime = *here.device->runtime;
+    return static_cast<CUresult>(is_plain ? runtime.launch(here.ids, handle, what, inside)
+                                          : runtime.call_blocking(here.ids, handle, what, inside));
+  }
+};
+
+// Where devices cannot reach each other, or access cannot be had, the driver has the last word about the
+// copy.
+void let_home_in(std::span<const TouchedThere> touched, const ManagedDevice& home) noexcept {
+  const auto ask = active_driver().cuDeviceCanAccessPeer;
+  for (const TouchedThere& there : touched) {
+    int can = 0;
+    if (there.device == &home || ask == nullptr) continue;
+    if (ask(&can, home.ordinal, there.device->ordinal) != CUDA_SUCCESS || can == 0) continue;
+    (void)let_peer_in(there.device->ordinal, home.ordinal);
+  }
+}
+
+}  // namespace
+
+TouchedDevices::TouchedDevices(FunctionRef<bool(TouchSet&)> collect) {
+  for_each_managed([&](const ManagedDevice& device) {
+    TouchSet set(device.runtime->arena());
+    const bool is_told = collect(set);
+    is_known_ = is_known_ && is_told && set.complete();
+    if (!is_told || !set.complete()) {
+      all_.push_back({&device, device.runtime->live_blocks()});
+    } else if (!set.empty()) {
+      all_.push_back({&device, {set.ids().begin(), set.ids().end()}});
+    }
+  });
+}
+
+TouchedDevices::TouchedDevices() : is_known_(false) {
+  for_each_managed([&](const ManagedDevice& device) {
+    all_.push_back({&device, device.runtime->live_blocks()});
+  });
+}
+
+std::vector<std::uint32_t> TouchedDevices::recorded() const {
+  std::vector<std::uint32_t> blocks;
+  for (const TouchedThere& touched : all_) {
+    const runtime::Arena& arena = touched.device->runtime->arena();
+    std::transform(touched.ids.begin(), touched.ids.end(), std::back_inserter(blocks),
+                   [&](runtime::BlockId id) { return arena.recorded(id); });
+  }
+  return blocks;
+}
+
+CUresult keep_blocks(const TouchedDevices& touched, runtime::WorkName what) noexcept {
+  CUresult kept = CUDA_SUCCESS;
+  for (const TouchedThere& there : touched.all()) {
+    if (kept == CUDA_SUCCESS) kept = keep_blocks(*there.device->runtime, there.ids, what);
+  }
+  return kept;
+}
+
+CUresult pass(const TouchedDevices& touched, CUstream stream, bool per_thread, Waits waits,
+              runtime::WorkName what, Reach reach, FunctionRef<CUresult()> enqueue) noexcept {
+  if (touched.all().empty()) return enqueue();
+  const ManagedDevice* const home = home_of(stream);
+  if (home != nullptr && reach == Reach::kCopies) let_home_in(touched.all(), *home);
+  if (is_capturing(stream, per_thread)) {
+    for (const TouchedThere& there : touched.all()) {
+      const auto kept = static_cast<CUresult>(there.device->runtime->keep(there.ids, what).code());
+      if (kept != CUDA_SUCCESS) return kept;
+    }
+    return enqueue();
+  }
+  if (home == nullptr) {
+    const CUresult kept = keep_blocks(touched, what);
+    return kept == CUDA_SUCCESS ? enqueue() : kept;
+  }
+  Passage passage{touched.all(), *home, stream, per_thread, waits, what, enqueue};
+  const CUresult result = passage.go(0);
+  return passage.is_refused && give_way() ? passage.go(0) : result;
+}
+
+}  // namespace tidepool::shim

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "shim/gate.h"
+
+/// The gate where several devices are managed: work in a stream of one may name memory of another.
+namespace tidepool::shim {
+
+/// A function that outlives the call it is given to. Not for keeping.
+template <class Signature>
+class FunctionRef;
+template <class Result, class... A>
+class FunctionRef<Result(A...)> {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor): as a lambda is given to a template
+  template <class F>
+  requires(!std::is_same_v<std::remove_const_t<F>, FunctionRef>) FunctionRef(F& function)
+  noexcept
+      : object_(&function), call_([](const void* object, A... args) -> Result {
+          return (*static_cast<F*>(const_cast<void*>(object)))(args...);
+        }) {}
+  Result operator()(A... args) const { return call_(object_, args...); }
+
+ private:
+  const void* object_;
+  Result (*call_)(const void* object, A... args);
+};
+
+/// What a call touches on one device.
+struct TouchedThere {
+  const ManagedDevice* device;
+  std::vector<runtime::BlockId> ids;
+};
+
+/// What a call touches, device by device, in the order of their slots; devices of which it touches nothing
+/// are left out.
+class TouchedDevices {
+ public:
+  /// `collect(set)` adds what the call names to the set of one device; false: it cannot be told, so it may be
+  /// anything there.
+  explicit TouchedDevices(FunctionRef<bool(TouchSet&)> collect);
+  /// Anything on every device.
+  TouchedDevices();
+
+  [[nodiscard]] bool is_known() const noexcept { return is_known_; }
+  [[nodiscard]] std::span<const TouchedThere> all() const noexcept { return all_; }
+  /// The blocks' numbers in records.
+  [[nodiscard]] std::vector<std::uint32_t> recorded() const;
+
+ private:
+  bool is_known_ = true;
+  std::vector<TouchedThere> all_;
+};
+
+/// How the device whose stream it is gets to memory of the other devices.
+enum class Reach : bool {
+  kProgram,  ///< as the program has seen to: it enabled peer access, or the call names contexts
+  kCopies,   ///< a copy gets to any memory of cuMemAlloc; Tidepool has to see to that
+};
+
+/// The other pass()es (gate.h), for memory of several devices. Hook-safe but for `touched`.
+CUresult pass(const TouchedDevices& touched, CUstream stream, bool per_thread, Waits waits,
+              runtime::WorkName what, Reach reach, FunctionRef<CUresult()> enqueue) noexcept;
+
+/// keep_blocks() on each device.
+CUresult keep_blocks(const TouchedDevices& touched, runtime::WorkName what) noexcept;
+
+}  // namespace tidepool::shim
