@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "tests/fakes/forwarding_device.h"
 #include "tests/unit/runtime_fixture.h"
 
 namespace tidepool::runtime {
@@ -32,53 +33,20 @@ class Stopwatch {
 };
 
 /// A device that lets something happen in the middle of a copy, where another thread could run.
-class Interrupted final : public Device {
+class Interrupted final : public fakes::ForwardingDevice {
  public:
-  explicit Interrupted(fakes::FakeDevice& device) : device_(device) {}
+  using ForwardingDevice::ForwardingDevice;
   std::function<void()> at_copy_out;
   std::function<void()> at_copy_in;
 
-  Bytes total_memory() const noexcept override { return device_.total_memory(); }
-  Bytes granularity() const noexcept override { return device_.granularity(); }
-  DeviceResult<DevicePtr> reserve(Bytes size) noexcept override { return device_.reserve(size); }
-  Status release_addresses(DevicePtr base, Bytes size) noexcept override {
-    return device_.release_addresses(base, size);
-  }
-  DeviceResult<PhysicalHandle> create(Bytes size) noexcept override { return device_.create(size); }
-  Status destroy(PhysicalHandle handle) noexcept override { return device_.destroy(handle); }
-  Status map(DevicePtr at, Bytes size, PhysicalHandle handle) noexcept override {
-    return device_.map(at, size, handle);
-  }
-  Status unmap(DevicePtr at, Bytes size) noexcept override { return device_.unmap(at, size); }
-  Status set_access(DevicePtr at, Bytes size) noexcept override { return device_.set_access(at, size); }
-  DeviceResult<StreamHandle> create_stream() noexcept override { return device_.create_stream(); }
-  DeviceResult<EventHandle> create_event() noexcept override { return device_.create_event(); }
-  Status destroy_event(EventHandle event) noexcept override { return device_.destroy_event(event); }
-  Status record(EventHandle event, StreamHandle stream) noexcept override {
-    return device_.record(event, stream);
-  }
-  Status wait(StreamHandle stream, EventHandle event) noexcept override {
-    return device_.wait(stream, event);
-  }
-  Status query(EventHandle event) noexcept override { return device_.query(event); }
   Status copy_to_host(void* host, DevicePtr at, Bytes size, StreamHandle stream) noexcept override {
     if (auto happening = std::exchange(at_copy_out, {})) happening();
-    return device_.copy_to_host(host, at, size, stream);
+    return ForwardingDevice::copy_to_host(host, at, size, stream);
   }
   Status copy_to_device(DevicePtr at, const void* host, Bytes size, StreamHandle stream) noexcept override {
     if (auto happening = std::exchange(at_copy_in, {})) happening();
-    return device_.copy_to_device(at, host, size, stream);
+    return ForwardingDevice::copy_to_device(at, host, size, stream);
   }
-  Status prepare_hash(DevicePtr memory) noexcept override { return device_.prepare_hash(memory); }
-  Status hash_to_host(void* host, DevicePtr at, Bytes size, StreamHandle stream) noexcept override {
-    return device_.hash_to_host(host, at, size, stream);
-  }
-  Status register_host(void* base, Bytes size) noexcept override { return device_.register_host(base, size); }
-  Status unregister_host(void* base) noexcept override { return device_.unregister_host(base); }
-  Status synchronize() noexcept override { return device_.synchronize(); }
-
- private:
-  fakes::FakeDevice& device_;
 };
 
 std::unique_ptr<Runtime> runtime_on(Device& device) {
