@@ -53,7 +53,10 @@ bool Residency::make_room(Bytes missing, Patience patience) noexcept {
     const bool held = others_hold_memory();
     // Asked after the look: a free before it is counted here, one after it was still held then.
     if (freed_.added() != frees) continue;
-    if (host_is_full_ || !held || monotonic_now() > deadline) return false;
+    if (host_is_full_ || !held || monotonic_now() > deadline) {
+      device_error_ = copy_error_;
+      return false;
+    }
     const WaitClock clock(Metric::wait_launches_ns_total);
     const timespec nap{0, 50'000};
     ::nanosleep(&nap, nullptr);
@@ -66,6 +69,7 @@ bool Residency::others_hold_memory() noexcept {
     const Block& block = arena_.block(id);
     const BlockState state = block.load().state();
     if (state != BlockState::kResident || block.kept.load(std::memory_order_acquire)) continue;
+    if (refusals_of(id) >= kAttempts) continue;
     if (!std::binary_search(wanted_.begin(), wanted_.end(), id)) return true;
   }
   return false;
@@ -85,7 +89,7 @@ bool Residency::wait_for_freed() noexcept {
   const Block& block = arena_.block(busy.id);
   const bool is_widely_used = block.used_widely.load(std::memory_order_acquire);
   if (const Status status = wait_for_uses(block); !status.ok()) {
-    device_error_ = status;
+    if (!is_capture_error(status)) device_error_ = status;
     return false;
   }
   if (is_widely_used) freed_.forget_uses(busy);
@@ -116,6 +120,35 @@ bool Residency::strip_freed() noexcept {
   }
 }
 
+void Residency::begin_turn() noexcept {
+  device_error_ = kOk;
+  refusals_.clear();
+  failed_copies_ = 0;
+  copy_error_ = kOk;
+}
+
+// A block that could not leave is tried again only after all others. While a stream is captured some cannot
+// be asked for what uses them: in this turn they cannot move, which is no error of the device.
+void Residency::note_refusal(BlockId id, Status error) noexcept {
+  auto refusal =
+      std::find_if(refusals_.begin(), refusals_.end(), [&](const Refusal& r) { return r.id == id; });
+  if (refusal == refusals_.end()) refusal = refusals_.insert(refusals_.end(), {id, 0});
+  if (is_capture_error(error)) {
+    refusal->times = kAttempts;
+    return;
+  }
+  ++refusal->times;
+  copy_error_ = error;
+  if (++failed_copies_ >= kMostFailedCopies) device_error_ = error;
+}
+
+int Residency::refusals_of(BlockId id) const noexcept {
+  for (const Refusal& refusal : refusals_) {
+    if (refusal.id == id) return refusal.times;
+  }
+  return 0;
+}
+
 const std::vector<BlockId>& Residency::choose_victims(Bytes missing) noexcept {
   std::vector<std::pair<std::uint64_t, BlockId>>& candidates = candidates_;
   std::vector<BlockId>& victims = victims_;
@@ -126,7 +159,10 @@ const std::vector<BlockId>& Residency::choose_victims(Bytes missing) noexcept {
     const BlockState state = block.load().state();
     if (state != BlockState::kResident && state != BlockState::kParked) continue;
     if (block.pins.load(std::memory_order_seq_cst) != 0) continue;
-    candidates.emplace_back(block.last_use.load(std::memory_order_relaxed), id);
+    const int refusals = refusals_of(id);
+    if (refusals >= kAttempts) continue;
+    candidates.emplace_back(
+        block.last_use.load(std::memory_order_relaxed) + static_cast<unsigned>(refusals) * kRefusedLater, id);
   }
   std::sort(candidates.begin(), candidates.end());
   for (const auto& [last_use, id] : candidates) {
@@ -182,8 +218,7 @@ bool Residency::shrink_to(Bytes most) noexcept {
   const TurnstileGuard turn(turnstile_);
   wanted_.clear();
   settle_incoming();
-  device_error_ = kOk;
-  failed_copies_ = 0;
+  begin_turn();
   do {
     pool_.trim_to(most);
   } while (pool_.created() > most && make_room(pool_.created() - most, Patience::kNone));

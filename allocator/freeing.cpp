@@ -82,7 +82,7 @@ Status Residency::wait_host(Use use, Metric cause) noexcept {
 
 Status Residency::wait_for_uses(const Block& block) noexcept {
   const WaitClock clock(Metric::wait_work_ns_total);
-  if (block.used_widely.load(std::memory_order_acquire)) return streams_.synchronize();
+  if (block.used_widely.load(std::memory_order_acquire)) return streams_.wait_device();
   Status status = kOk;
   for (const auto& use : block.uses) {
     if (status.ok()) status = streams_.wait_host(Use::from_raw(use.load(std::memory_order_acquire)));

@@ -135,14 +135,17 @@ bool Residency::start_copy(Eviction& eviction, Use started) noexcept {
 // The block stays where it is. Pieces that did start still write to the slot; if the device does not even
 // answer, it is lost with them.
 void Residency::fail(Eviction& eviction, Status error, Use started) noexcept {
-  report<Msg::TP3001>("a copy to the host", error.code());
+  if (!is_capture_error(error)) report<Msg::TP3001>("a copy to the host", error.code());
   const Status waited = wait_host(started, Metric::wait_copy_out_ns_total);
   if (waited.ok()) {
     host_.release(eviction.slot);
-    if (++failed_copies_ >= kAttempts) device_error_ = error;
+  } else {
+    lost_.push_back({std::move(eviction.slot), started});
+  }
+  if (waited.ok() || is_capture_error(waited)) {
+    note_refusal(eviction.id, error);
   } else {
     device_error_ = waited;
-    lost_.push_back({std::move(eviction.slot), started});
   }
   eviction.slot.clear();
   answers_.put(std::exchange(eviction.answer, nullptr), started);
@@ -238,7 +241,11 @@ bool Residency::finish_eviction() noexcept {
   evictions_.erase(next);
   Block& block = arena_.block(eviction.id);
   if (!status.ok()) {
-    device_error_ = status;
+    if (is_capture_error(status)) {
+      note_refusal(eviction.id, status);
+    } else {
+      device_error_ = status;
+    }
     block.move(eviction.word, BlockState::kResident);
     answers_.put(eviction.answer, eviction.last);
     lost_.push_back({std::move(eviction.slot), eviction.last});

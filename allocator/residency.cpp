@@ -160,8 +160,7 @@ Status Residency::bring_all(std::span<const BlockId> set, WorkName what) noexcep
   }
 
   // All copies out start before the first copy in, so that both directions run at once.
-  device_error_ = kOk;
-  failed_copies_ = 0;
+  begin_turn();
   const bool is_short = absent > pool_.available();
   if (const Bytes at_hand = pool_.available() + freed_.bytes() + leaving(); absent > at_hand) {
     start_evictions(absent - at_hand);

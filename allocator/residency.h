@@ -167,6 +167,8 @@ class Residency {
 
  private:
   static constexpr int kAttempts = 3;
+  static constexpr int kMostFailedCopies = 16;  // of one turn; then it is not the block but the device
+  static constexpr std::uint64_t kRefusedLater = std::uint64_t{1} << 60;  // beyond all values of last_use
   static constexpr Bytes kGranule = Arena::kChunk;
   static constexpr std::uint64_t kMostWaste = 8;   // of a reused pair, at most one eighth
   static constexpr int kPressure = 8;              // turns for which memory counts as short after it was
@@ -197,6 +199,11 @@ class Residency {
     ContentHash* answer = nullptr;  ///< where the hash is once `last` has passed; null: nowhere
     Step step = Step::kNothing;
     bool is_noted = false;  ///< HostCopies knows the hash of what will be in the slot
+  };
+  /// A block that could not leave in this turn, and how often that was tried.
+  struct Refusal {
+    BlockId id = kNoBlock;
+    int times = 0;
   };
   /// A host slot that a copy out of a device that answered with an error may still write.
   struct Lost {
@@ -255,6 +262,9 @@ class Residency {
   bool wait_for_freed() noexcept;
   bool being_copied(BlockId id) const noexcept;
   void start_evictions(Bytes missing) noexcept;
+  void begin_turn() noexcept;
+  void note_refusal(BlockId id, Status error) noexcept;
+  [[nodiscard]] int refusals_of(BlockId id) const noexcept;
   const std::vector<BlockId>& choose_victims(Bytes missing) noexcept;
   bool others_hold_memory() noexcept;
   void evict_ahead() noexcept;
@@ -307,7 +317,9 @@ class Residency {
   std::uint64_t frees_seen_ = 0;      // turnstile; of freed_.added(), when copies of freed blocks were swept
   int pressure_ = 0;                  // turnstile; turns since memory was last short, counted down
   Bytes brought_;                     // turnstile; how much one turn brings in, by experience
-  int failed_copies_ = 0;             // turnstile; copies out that failed since the owner's turn began
+  std::vector<Refusal> refusals_;     // turnstile; since the owner's turn began, as are the next two
+  int failed_copies_ = 0;             // turnstile; copies out that failed
+  Status copy_error_ = kOk;           // turnstile; what the last of them was answered
   std::vector<BlockId> wanted_;       // turnstile; what the owner is bringing, sorted
   // turnstile; kept between calls, so that a search for victims seldom needs memory of its own
   std::vector<std::pair<std::uint64_t, BlockId>> candidates_;

@@ -196,10 +196,7 @@ Status Runtime::keep_new(BlockId id, Bytes size) noexcept {
 Status Runtime::free(DevicePtr at) noexcept {
   const BlockId id = arena_->find(at.address());
   if (id == kNoBlock) return kInvalidValue;
-  Status status = streams_.synchronize();
-  // While a stream is captured nobody may wait for the whole device; then for all streams that have used
-  // memory of ours.
-  if (is_capture_error(status)) status = streams_.wait_all();
+  Status status = streams_.wait_device();
   if (!status.ok()) return status;
   const Block& block = arena_->block(id);
   status = kInvalidValue;

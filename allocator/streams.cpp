@@ -100,7 +100,10 @@ Stream* StreamTable::add(StreamHandle handle, std::uint64_t key) noexcept {
       peer < 0 ? &device_ : peers_[static_cast<unsigned>(peer)].load(std::memory_order_acquire);
   Stream* stream = device != nullptr ? unused_entry() : nullptr;
   if (peer >= 0) note_peer(static_cast<unsigned>(peer));
-  if (stream == nullptr) return nullptr;
+  if (stream == nullptr) {
+    has_strangers_.store(true, std::memory_order_release);
+    return nullptr;
+  }
   if (stream->device_ != device) {
     const std::lock_guard one(stream->lock_);
     drop_marks(*stream);
@@ -163,6 +166,12 @@ void StreamTable::mark_all() noexcept {
     const std::lock_guard one(stream->lock_);
     (void)mark_locked(*stream);
   }
+}
+
+Status StreamTable::wait_device() noexcept {
+  const Status status = synchronize();
+  const bool is_enough = !has_strangers_.load(std::memory_order_acquire);
+  return is_capture_error(status) && is_enough ? wait_all() : status;
 }
 
 Status StreamTable::wait_all() noexcept {

@@ -164,9 +164,9 @@ class StreamTable {
   Status mark(Stream& stream) noexcept;
   /// mark() for every stream.
   void mark_all() noexcept;
-  /// Waits on the host for all that any known stream has been given so far, but for streams that are
-  /// captured.
-  Status wait_all() noexcept;
+  /// synchronize(), which nobody may call while a stream is captured: then waits for each stream that has
+  /// used memory of ours. An error of capture (is_capture_error) where that does not tell.
+  Status wait_device() noexcept;
 
   /// True once the device has finished everything up to the use. Asks the driver only when it must. An error
   /// of the device counts as "not passed"; wait_host() reports it.
@@ -194,6 +194,7 @@ class StreamTable {
   Stream* add(StreamHandle handle, std::uint64_t key) noexcept;
   Stream* unused_entry() noexcept;  // lock held
   void mark_now(Stream& stream, bool must) noexcept;
+  Status wait_all() noexcept;
   Status mark_locked(Stream& stream) noexcept;
   /// Waits for the whole device, after which everything that the stream has drawn has passed: for tickets
   /// that no event will ever cover.
@@ -214,6 +215,7 @@ class StreamTable {
   std::vector<Stream*> entries_;  // index 0 is not used
   std::array<std::atomic<Stream*>, kMaxStreams> by_index_{};
   std::array<std::atomic<std::uint16_t>, kSlots> slots_{};
+  std::atomic<bool> has_strangers_{false};  // there were more streams at once than entries
   std::mutex events_lock_;
   std::vector<EventHandle> spare_events_;
 };

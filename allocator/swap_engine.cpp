@@ -36,7 +36,7 @@ Status SwapEngine::for_each_piece(const Block& block, const HostSlot& slot, Copy
 
 // Stream order among our own copies is not enough: the last kernel that wrote the block ran elsewhere.
 Status SwapEngine::order_after_uses(const Block& block) noexcept {
-  if (block.used_widely.load(std::memory_order_acquire)) return streams_.synchronize();
+  if (block.used_widely.load(std::memory_order_acquire)) return streams_.wait_device();
   for (const auto& raw : block.uses) {
     const Use use = Use::from_raw(raw.load(std::memory_order_acquire));
     if (const Status status = streams_.order(*out_, use); !status.ok()) return status;
