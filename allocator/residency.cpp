@@ -375,13 +375,6 @@ bool Residency::fits(Bytes needed) noexcept {
   return needed <= pool_.limit() || (grow_ != nullptr && grow_(grow_self_, needed));
 }
 
-Status Residency::freeze(std::span<const BlockId> live, WorkName what) noexcept {
-  freezing_.store(true, std::memory_order_release);
-  const Status status = keep(live, what);
-  (status.ok() ? frozen_ : freezing_).store(status.ok(), std::memory_order_release);
-  return status;
-}
-
 void Residency::publish_stats() noexcept {
   sums_.set(Metric::device_resident_bytes, pool_.created().count(), Metric::device_resident_bytes_peak);
   sums_.set(Metric::kept_bytes, kept().count());

@@ -141,16 +141,26 @@ class Residency {
     grow_ = grow;
     grow_self_ = self;
   }
-  /// keep() for all allocated blocks; from then on nothing is evicted.
-  Status freeze(std::span<const BlockId> live, WorkName what) noexcept;
+  /// Everything is to stay on the device from now on: what is allocated after this must be kept, and what
+  /// was allocated before by whoever calls it. Several threads may be at it.
+  void begin_freeze() noexcept { freezing_.fetch_add(1, std::memory_order_seq_cst); }
+  /// `is_kept`: all of that is kept: nothing is evicted any more. Else it was in vain.
+  void end_freeze(bool is_kept) noexcept {
+    if (is_kept) {
+      frozen_.store(true, std::memory_order_release);
+    } else {
+      freezing_.fetch_sub(1, std::memory_order_seq_cst);
+    }
+  }
 
   /// TIDEPOOL_CHECK=unmap: once the work named `what`, of which `use` is the last ticket, and all work before
   /// it has ended, takes the addresses away from all blocks that may move. Their memory stays theirs. Waits
   /// for device work, within bounds: what is still used then keeps its address for now.
   void park_idle(Use use, WorkName what) noexcept;
   [[nodiscard]] bool frozen() const noexcept { return frozen_.load(std::memory_order_acquire); }
-  /// freeze() has begun: what is allocated from now on must be kept.
-  [[nodiscard]] bool freezing() const noexcept { return freezing_.load(std::memory_order_acquire); }
+  /// Must what is allocated be kept? To be asked once the block is in the arena's table: then either this
+  /// says so, or whoever began to freeze later finds the block there.
+  [[nodiscard]] bool freezing() const noexcept { return freezing_.load(std::memory_order_seq_cst) != 0; }
 
   /// Gives all that is mapped the access that new mappings get now (Device::set_access): which devices may
   /// reach it has changed. The first error is returned; blocks after it have what they had.
@@ -303,7 +313,7 @@ class Residency {
 
   Turnstile turnstile_;
   std::atomic<bool> frozen_{false};
-  std::atomic<bool> freezing_{false};
+  std::atomic<std::uint32_t> freezing_{0};  // threads that freeze, or have
   std::atomic<std::uint64_t> kept_bytes_{0};
   std::atomic<std::uint64_t> largest_set_{0};  // bytes of blocks that move, of one launch; by the owner
   bool (*grow_)(void* self, Bytes limit) = nullptr;

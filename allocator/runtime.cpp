@@ -162,7 +162,6 @@ DeviceResult<DevicePtr> Runtime::allocate_for(Bytes size, Stream* stream, std::u
 
 DeviceResult<DevicePtr> Runtime::allocate_block(Bytes size, Stream* stream, std::uint8_t tag) noexcept {
   const Bytes span = size.round_up(Arena::kChunk);
-  const bool is_kept = span < min_block_ || residency_.freezing();
   if (!reserve(span)) return Err{residency_.refuse(span)};
   if (allocated() > pool_.limit()) prepare_hashes();
   BlockId id = residency_.take_freed(size, span, stream);
@@ -178,7 +177,7 @@ DeviceResult<DevicePtr> Runtime::allocate_block(Bytes size, Stream* stream, std:
   block_bytes_.fetch_add((block.span - span).count(), std::memory_order_relaxed);
   block.tag.store(tag, std::memory_order_relaxed);
   residency_.count(block);
-  if (!is_kept) return block.base;
+  if (span >= min_block_ && !residency_.freezing()) return block.base;
   if (const Status status = keep_new(id, size); !status.ok()) return Err{status};
   return block.base;
 }
@@ -313,6 +312,14 @@ std::vector<BlockId> Runtime::live_blocks() const {
 
 Status Runtime::freeze(WorkName what) noexcept {
   if (frozen()) return kOk;
+  // Before the look: a block that is not in the table yet is kept by who allocates it.
+  residency_.begin_freeze();
+  const Status status = keep_all(what);
+  residency_.end_freeze(status.ok());
+  return status;
+}
+
+Status Runtime::keep_all(WorkName what) noexcept {
   std::vector<BlockId> live;
   Bytes total;
   arena_->for_each_allocated([&](BlockId id, const Block& block) {
@@ -324,7 +331,7 @@ Status Runtime::freeze(WorkName what) noexcept {
                         BytesText(pool_.limit()).c_str());
     return Residency::count_refusal();
   }
-  return residency_.freeze(live, what);
+  return residency_.keep(live, what);
 }
 
 }  // namespace tidepool::runtime

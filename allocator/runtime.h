@@ -158,6 +158,7 @@ class Runtime {
   DeviceResult<DevicePtr> allocate_for(Bytes size, Stream* stream, std::uint8_t tag) noexcept;
   DeviceResult<DevicePtr> allocate_block(Bytes size, Stream* stream, std::uint8_t tag) noexcept;
   Status keep_new(BlockId id, Bytes size) noexcept;
+  Status keep_all(WorkName what) noexcept;
 
   Device& device_;
   const std::unique_ptr<Arena> arena_;
