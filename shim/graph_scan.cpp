@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "shim/arg_scan.h"
+#include "shim/payload.h"
 #include "shim/real_driver.h"
 
 namespace tidepool::shim {
@@ -16,7 +17,10 @@ bool scan_launch(CUfunction function, CUkernel kernel, void** params, void** ext
 }
 
 void scan_batch(const CUstreamBatchMemOpParams* operations, unsigned count, TouchSet& set) noexcept {
-  for (unsigned i = 0; operations != nullptr && i < count; ++i) set.add(address_of(operations[i]));
+  for (unsigned i = 0; operations != nullptr && i < count; ++i) {
+    set.add(address_of(operations[i]));
+    set.add(value_of(operations[i]));
+  }
 }
 
 // What a node is given, by the driver's question for its kind.
@@ -88,6 +92,7 @@ bool scan_node(const CUDA_KERNEL_NODE_PARAMS_v1& kernel, TouchSet& set) noexcept
 bool scan_node(const CUDA_MEMCPY3D& copy, TouchSet& set) noexcept {
   set.add(copy.srcDevice);
   set.add(copy.dstDevice);
+  for_each_word(payload_of(copy), [&](std::uint64_t word) { set.add(word); });
   return true;
 }
 
@@ -107,6 +112,11 @@ std::uint64_t address_of(const CUstreamBatchMemOpParams& operation) noexcept {
     default:
       return 0;
   }
+}
+
+std::uint64_t value_of(const CUstreamBatchMemOpParams& operation) noexcept {
+  const bool is_word = operation.operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+  return is_word ? operation.writeValue.value64 : 0;
 }
 
 bool scan_node(const CUDA_BATCH_MEM_OP_NODE_PARAMS& batch, TouchSet& set) noexcept {

@@ -21,5 +21,7 @@ bool scan_node(const CUgraphNodeParams& any, TouchSet& set) noexcept;
 
 /// The address that a stream's memory operation names; 0 for the kinds that name none.
 std::uint64_t address_of(const CUstreamBatchMemOpParams& operation) noexcept;
+/// The word that it stores, which may be an address; 0: none.
+std::uint64_t value_of(const CUstreamBatchMemOpParams& operation) noexcept;
 
 }  // namespace tidepool::shim

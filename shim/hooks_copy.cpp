@@ -7,6 +7,7 @@
 #include "shim/entry.h"
 #include "shim/gate_several.h"
 #include "shim/observe.h"
+#include "shim/payload.h"
 #include "shim/record.h"
 
 namespace tidepool::shim {
@@ -57,6 +58,39 @@ CUstream last_stream(A... args) noexcept {
 
 template <class... A>
 constexpr bool kHasStream = (std::is_same_v<A, CUstream> || ...);
+
+// What a call brings from the host, from its arguments.
+template <class... Rest>
+Payload payload_of_call(std::string_view, CUdeviceptr to, const void* from, std::size_t size,
+                        Rest...) noexcept {
+  return payload_of(to, reinterpret_cast<std::uintptr_t>(from), size);
+}
+// Of two addresses either may be the host's, but for the calls whose name says otherwise.
+template <class... Rest>
+Payload payload_of_call(std::string_view name, CUdeviceptr to, CUdeviceptr from, std::size_t size,
+                        Rest...) noexcept {
+  return name.find("DtoD") == name.npos ? payload_of(to, from, size) : Payload();
+}
+template <class Shape, class... Rest>
+requires requires(const Shape& s) {
+  s.srcHost;
+}
+Payload payload_of_call(std::string_view, const Shape* shape, Rest...) noexcept {
+  return shape != nullptr ? payload_of(*shape) : Payload();
+}
+// All others bring nothing.
+struct Nothing {};
+template <class... A>
+Nothing payload_of_call(std::string_view, A...) noexcept {
+  return {};
+}
+
+template <class... A>
+[[gnu::always_inline]] inline CUresult keep_named_by_call(const char* name, A... args) noexcept {
+  if constexpr (!std::is_same_v<decltype(payload_of_call(name, args...)), Nothing>)
+    return keep_named_in(payload_of_call(name, args...), name);
+  return CUDA_SUCCESS;
+}
 
 /// What the recorder is told of a call, by the function's name and its arguments.
 constexpr plan::CopyKind kind_of(std::string_view name) noexcept {
@@ -146,6 +180,8 @@ CUresult gate(const C& call, CUstream stream, Waits waits, Collect&& collect_all
 constexpr auto kGated = [](const auto& call, auto... args) noexcept {
   if (last_stream(args...) == CU_STREAM_PER_THREAD) [[unlikely]]
     note_blocking_stream();
+  const CUresult kept = keep_named_by_call(call.kName, args...);
+  if (kept != CUDA_SUCCESS) return kept;
   constexpr Waits kWaits = kHasStream<decltype(args)...> ? Waits::kNo : Waits::kYes;
   return gate(
       call, last_stream(args...), kWaits, [&](auto& set) { (collect(set, args), ...); },
@@ -185,6 +221,10 @@ constexpr auto kBatch = [](const auto& call, CUdeviceptr* to, CUdeviceptr* from,
                            std::size_t count, auto... rest) noexcept {
   const auto forward = [&] { return call(to, from, sizes, count, rest...); };
   if (to == nullptr || from == nullptr) return forward();
+  for (std::size_t i = 0; sizes != nullptr && i < count; ++i) {
+    const CUresult kept = keep_named_in(payload_of(to[i], from[i], sizes[i]), call.kName);
+    if (kept != CUDA_SUCCESS) return kept;
+  }
   const auto collect_all = [&](auto& set) {
     for (std::size_t i = 0; i < count; ++i) {
       set.add(to[i]);
@@ -198,6 +238,10 @@ constexpr auto kBatch3D = [](const auto& call, std::size_t count, CUDA_MEMCPY3D_
                              auto... rest) noexcept {
   const auto forward = [&] { return call(count, operations, rest...); };
   if (operations == nullptr) return forward();
+  for (std::size_t i = 0; i < count; ++i) {
+    const CUresult kept = keep_named_in(payload_of(operations[i]), call.kName);
+    if (kept != CUDA_SUCCESS) return kept;
+  }
   const auto collect_all = [&](auto& set) {
     for (std::size_t i = 0; i < count; ++i) {
       for (const CUmemcpy3DOperand* operand : {&operations[i].src, &operations[i].dst}) {

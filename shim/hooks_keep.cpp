@@ -14,6 +14,7 @@
 #include "shim/managed.h"
 #include "shim/outside_handles.h"
 #include "shim/outside_memory.h"
+#include "shim/payload.h"
 #include "shim/runtime_door.h"
 #include "shim/stream_context.h"
 
@@ -44,11 +45,19 @@ constexpr auto kKeepArgument = [](const auto& call, auto... args) noexcept {
   return call(args...);
 };
 
+// The word that is stored may be an address itself.
+constexpr auto kStoreWord = [](const auto& call, CUstream stream, CUdeviceptr at, cuuint64_t value,
+                               unsigned flags) noexcept {
+  const CUresult kept = keep_named_by(value, call.kName);
+  return kept == CUDA_SUCCESS ? kKeepArgument<1>(call, stream, at, value, flags) : kept;
+};
+
 constexpr auto kBatchMemOp = [](const auto& call, CUstream stream, unsigned count,
                                 CUstreamBatchMemOpParams* operations, unsigned flags) noexcept {
   for (unsigned i = 0; operations != nullptr && i < count; ++i) {
-    const std::uint64_t address = address_of(operations[i]);
-    if (const CUresult kept = keep(address, call.kName); kept != CUDA_SUCCESS) return kept;
+    CUresult kept = keep(address_of(operations[i]), call.kName);
+    if (kept == CUDA_SUCCESS) kept = keep_named_by(value_of(operations[i]), call.kName);
+    if (kept != CUDA_SUCCESS) return kept;
   }
   note_unseen_use(stream);
   return call(stream, count, operations, flags);
@@ -130,12 +139,12 @@ bool keep_named(RuntimeHook hook, std::span<const void* const> pointers) noexcep
 TP_HANDLE_PTSZ(cuStreamWaitValue32_v2, kKeepArgument<1>)
 TP_HANDLE_PTSZ(cuStreamWaitValue64_v2, kKeepArgument<1>)
 TP_HANDLE_PTSZ(cuStreamWriteValue32_v2, kKeepArgument<1>)
-TP_HANDLE_PTSZ(cuStreamWriteValue64_v2, kKeepArgument<1>)
+TP_HANDLE_PTSZ(cuStreamWriteValue64_v2, kStoreWord)
 TP_HANDLE_PTSZ(cuStreamBatchMemOp_v2, kBatchMemOp)
 TP_HANDLE_PTSZ(cuStreamWaitValue32, kKeepArgument<1>)
 TP_HANDLE_PTSZ(cuStreamWaitValue64, kKeepArgument<1>)
 TP_HANDLE_PTSZ(cuStreamWriteValue32, kKeepArgument<1>)
-TP_HANDLE_PTSZ(cuStreamWriteValue64, kKeepArgument<1>)
+TP_HANDLE_PTSZ(cuStreamWriteValue64, kStoreWord)
 TP_HANDLE_PTSZ(cuStreamBatchMemOp, kBatchMemOp)
 TP_HANDLE(cuPointerSetAttribute, kKeepArgument<2>)
 TP_HANDLE(cuIpcGetMemHandle, kIpcHandle)

@@ -21,6 +21,12 @@ void launch_8_pointers(benchmark::State& state) {
 }
 BENCHMARK(launch_8_pointers)->Name("launch_8_pointers")->ThreadRange(1, 2);
 
+void copy_512(benchmark::State& state) {
+  HookWorkload& program = workload();
+  for ([[maybe_unused]] auto _ : state) program.copy();
+}
+BENCHMARK(copy_512)->Name("copy_512")->ThreadRange(1, 2);
+
 void alloc_free(benchmark::State& state, std::size_t bytes) {
   HookWorkload& program = workload();
   for ([[maybe_unused]] auto _ : state) program.alloc_free(bytes);

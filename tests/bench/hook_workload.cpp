@@ -53,6 +53,11 @@ void HookWorkload::alloc_free(std::size_t bytes) {
   check(cuMemFree(block), "cuMemFree");
 }
 
+void HookWorkload::copy() {
+  static constexpr std::array<double, 64> kNumbers{1.0, 2.0, 3.0};
+  check(cuMemcpyHtoDAsync(blocks_[0], kNumbers.data(), sizeof kNumbers, stream_), "cuMemcpyHtoDAsync");
+}
+
 void HookWorkload::hold(long count) {
   for (; count > 0; --count) check(cuMemAlloc(&held_.emplace_back(), kHeldBytes), "cuMemAlloc");
 }

@@ -8,9 +8,9 @@
 
 namespace tidepool::bench {
 
-/// A program of the driver API that does two things over and over: launch a kernel with eight pointers, and
-/// allocate and free. Linked to libcuda.so.1; with the null driver and without a preload it costs next to
-/// nothing, so that with a preload it costs what the hooks cost.
+/// A program of the driver API that does a few things over and over: launch a kernel with eight pointers,
+/// allocate and free, copy a little to the device. Linked to libcuda.so.1; with the null driver and without a
+/// preload it costs next to nothing, so that with a preload it costs what the hooks cost.
 class HookWorkload {
  public:
   static constexpr std::size_t kPointers = 8;
@@ -24,6 +24,8 @@ class HookWorkload {
 
   void launch();
   void alloc_free(std::size_t bytes);
+  /// Copies 512 bytes of numbers to the device, which are searched for addresses.
+  void copy();
   /// Allocates so many more blocks, which stay until the end.
   void hold(long count);
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-NAMES = tuple(f"{what}/threads:{threads}" for what in ("launch_8_pointers", "alloc_free_4mib", "alloc_free_64kib")
+NAMES = tuple(f"{what}/threads:{threads}" for what in ("launch_8_pointers", "copy_512", "alloc_free_4mib", "alloc_free_64kib")
               for threads in (1, 2)) + ("alloc_free_4mib_100k_live",)
 
 

@@ -1,6 +1,6 @@
-// Launches and pairs of allocation and free, once everything is warm, with all memory allocation counted and
-// all system calls forbidden: the kernel kills a process in strict mode (prctl(2), PR_SET_SECCOMP) for any
-// but read, write and exit.
+// Launches, copies and pairs of allocation and free, once everything is warm, with all memory allocation
+// counted and all system calls forbidden: the kernel kills a process in strict mode (prctl(2),
+// PR_SET_SECCOMP) for any but read, write and exit.
 
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
@@ -50,6 +50,7 @@ int main() {
   tidepool::bench::HookWorkload program;
   const auto round = [&] {
     program.launch();
+    program.copy();
     program.alloc_free(std::size_t{4} << 20);
     program.alloc_free(std::size_t{64} << 10);
   };

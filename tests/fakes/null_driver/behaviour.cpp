@@ -113,6 +113,10 @@ NULL_EXPORT(cuMemAlloc_v2)(CUdeviceptr* out, std::size_t size) {
   *out = new_address(size);
   return CUDA_SUCCESS;
 }
+// All memory that is asked about is the host's, and the driver knows nothing of it.
+NULL_EXPORT(cuPointerGetAttribute)(void*, CUpointer_attribute, CUdeviceptr) {
+  return CUDA_ERROR_INVALID_VALUE;
+}
 NULL_EXPORT(cuMemAddressReserve)
 (CUdeviceptr* out, std::size_t size, std::size_t, CUdeviceptr, unsigned long long) {
   *out = reserve(size);
@@ -167,6 +171,7 @@ std::span<const NullEntry> null_behaviour_entries() {
       NULL_ROW(cuCtxGetDevice),
       NULL_ROW(cuMemGetInfo_v2),
       NULL_ROW(cuMemAlloc_v2),
+      NULL_ROW(cuPointerGetAttribute),
       NULL_ROW(cuMemAddressReserve),
       NULL_ROW(cuMemCreate),
       NULL_ROW(cuMemGetAllocationGranularity),

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "shim/process.h"
+
+namespace tidepool::shim {
+
+/// Bytes that a copy brings from the host: `layers` times `rows` rows. A program that makes a table of
+/// addresses brings it to the device like this, and no argument of the kernel that follows them will show
+/// them.
+struct Payload {
+  const std::byte* from = nullptr;  ///< null: nothing comes from the host
+  std::uint64_t to = 0;             ///< where the first byte goes; what counts is its place in a word
+  std::size_t width = 0;            ///< bytes of a row
+  std::size_t rows = 1, layers = 1;
+  std::size_t from_pitch = 0, from_layer = 0;  ///< bytes from row to row, and from layer to layer
+  std::size_t to_pitch = 0, to_layer = 0;
+
+  [[nodiscard]] std::size_t size() const noexcept { return width * rows * layers; }
+};
+
+/// Calls `visit(word)` for each word of the payload that lies at a multiple of eight on the device, where
+/// alone a kernel can read an address in one piece. For none where the payload is larger than
+/// TIDEPOOL_SCAN_COPIES.
+template <class Visit>
+void for_each_word(const Payload& payload, Visit&& visit) noexcept {
+  constexpr std::size_t kWord = sizeof(std::uint64_t);
+  if (payload.from == nullptr || payload.size() > options().scan_copies.count()) return;
+  for (std::size_t layer = 0; layer < payload.layers; ++layer) {
+    for (std::size_t row = 0; row < payload.rows; ++row) {
+      const std::byte* const from = payload.from + layer * payload.from_layer + row * payload.from_pitch;
+      const std::uint64_t to = payload.to + layer * payload.to_layer + row * payload.to_pitch;
+      for (std::size_t at = (kWord - to % kWord) % kWord; at + kWord <= payload.width; at += kWord) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, from + at, kWord);
+        visit(word);
+      }
+    }
+  }
+}
+
+/// Sees to it that memory whose addresses are in the payload is on the device and stays there until it is
+/// freed. An error: it could not all be brought there, and the copy must not be made. `what` is the call.
+/// Allocates only where memory is named that may still move.
+CUresult keep_named_in(const Payload& payload, const char* what) noexcept;
+/// The same for an address that a call stores itself.
+CUresult keep_named_by(std::uint64_t value, const char* what) noexcept;
+
+/// What a linear copy brings from an address that may be the host's or the device's.
+Payload payload_of(CUdeviceptr to, CUdeviceptr from, std::size_t size) noexcept;
+
+/// What one copy of a batch brings.
+Payload payload_of(const CUDA_MEMCPY3D_BATCH_OP& operation) noexcept;
+
+/// What a copy of rows brings: `Shape` is CUDA_MEMCPY2D, CUDA_MEMCPY3D or CUDA_MEMCPY3D_PEER. Nothing where
+/// the shape is one that the driver refuses.
+template <class Shape>
+Payload payload_of(const Shape& shape) noexcept {
+  const bool is_host = shape.srcMemoryType == CU_MEMORYTYPE_HOST;
+  if (!is_host && shape.srcMemoryType != CU_MEMORYTYPE_UNIFIED) return {};
+  Payload payload;
+  payload.width = shape.WidthInBytes;
+  payload.rows = shape.Height;
+  // Without a pitch, rows follow each other; without a height, so do layers.
+  payload.from_pitch = shape.srcPitch != 0 ? shape.srcPitch : shape.srcXInBytes + payload.width;
+  payload.to_pitch = shape.dstPitch != 0 ? shape.dstPitch : shape.dstXInBytes + payload.width;
+  if (payload.from_pitch < shape.srcXInBytes + payload.width) return {};
+  std::size_t before = shape.srcXInBytes + shape.srcY * payload.from_pitch;
+  payload.to = shape.dstDevice + shape.dstXInBytes + shape.dstY * payload.to_pitch;
+  if constexpr (requires { shape.Depth; }) {
+    payload.layers = shape.Depth;
+    payload.from_layer =
+        payload.from_pitch * (shape.srcHeight != 0 ? shape.srcHeight : shape.srcY + payload.rows);
+    payload.to_layer =
+        payload.to_pitch * (shape.dstHeight != 0 ? shape.dstHeight : shape.dstY + payload.rows);
+    before += shape.srcZ * payload.from_layer;
+    payload.to += shape.dstZ * payload.to_layer;
+  }
+  const auto from = is_host ? reinterpret_cast<std::uintptr_t>(shape.srcHost) : shape.srcDevice;
+  if (from != 0 && payload.size() != 0) {
+    payload.from = payload_of(payload.to, from + before, payload.size()).from;
+  }
+  return payload;
+}
+
+}  // namespace tidepool::shim

@@ -1,0 +1,74 @@
+// Programs whose kernels find memory through a table that was copied to the device: what the table leads to
+// is there, and may move again once it is freed.
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <sstream>
+
+#include "tests/process/child_process.h"
+#include "tests/sim/device_run.h"
+
+namespace tidepool::test {
+namespace {
+
+DeviceRun run_job(const std::string& way, int seed, const std::vector<std::string>& tidepool) {
+  const ScratchFolder folder;
+  const std::string report = folder / "report.json";
+  std::vector<std::string> words = {built("bin/simgpu"), "--seed", std::to_string(seed),
+                                    "--report",          report,   "--"};
+  if (!tidepool.empty()) {
+    words.insert(words.end(), {built("bin/tidepool"), "run"});
+    words.insert(words.end(), tidepool.begin(), tidepool.end());
+    words.emplace_back("--");
+  }
+  words.insert(words.end(), {built("tests/table_job"), way});
+  DeviceRun result;
+  result.outcome = run({words, "", {}, false, false});
+  std::stringstream text;
+  text << std::ifstream(report).rdbuf();
+  result.report = text.str();
+  return result;
+}
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+
+}  // namespace
+
+TEST_CASE("table: what a table of addresses leads to is there, however the table was written") {
+  for (const char* way : {"copy", "async", "any-pinned", "any-pageable", "odd", "rows", "box", "batch",
+                          "symbol", "value", "values", "capture", "node"}) {
+    INFO(way);
+    const DeviceRun plain = run_job(way, 1, {});
+    INFO(plain.outcome.err);
+    REQUIRE(plain.outcome.code() == 0);
+    const std::vector<std::vector<std::string>> ways = {{"--device-budget", "40MiB", "--check", "full"},
+                                                        {"--device-budget", "40MiB", "--check", "unmap"}};
+    for (const auto& options : ways) {
+      INFO(options.back());
+      const DeviceRun got = run_job(way, 1, options);
+      INFO(got.outcome.err);
+      CHECK(got.outcome.code() == 0);
+      CHECK(got.outcome.out == plain.outcome.out);
+      // The budget, and the granule in which the driver puts the program's variable.
+      CHECK(got.number("memory", "physical_peak_bytes") <= 42 * kMiB);
+    }
+  }
+}
+
+TEST_CASE("table: where copies are not searched, what it leads to is missed") {
+  const DeviceRun got = run_job("copy", 1, {"--device-budget", "40MiB", "--scan-copies", "16"});
+  INFO(got.outcome.err);
+  CHECK(got.outcome.code() == 1);
+  CHECK(got.outcome.err.find("illegal address") != std::string::npos);
+}
+
+TEST_CASE("table: one that leads to more than fits is refused before the copy, with what is needed") {
+  const DeviceRun got = run_job("copy", 1, {"--device-budget", "16MiB"});
+  INFO(got.outcome.err);
+  CHECK(got.outcome.code() == 1);
+  CHECK(got.outcome.err.find("cuMemcpyHtoD") != std::string::npos);
+  CHECK(got.outcome.err.find("at once") != std::string::npos);
+  CHECK(got.outcome.err.find("table_job: cudaMemcpy(table") != std::string::npos);
+}
+
+}  // namespace tidepool::test
