@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -22,6 +23,21 @@ int open_descriptors() {
   return count;
 }
 
+bool has_tables(const Program& program) {
+  return std::any_of(program.operations.begin(), program.operations.end(),
+                     [](const Operation& operation) { return operation.by_table; });
+}
+
+void make_tables(State& state) {
+  const std::size_t bytes = state.program.operations.size() * sizeof(Sources);
+  state.ok(cudaMallocHost(reinterpret_cast<void**>(&state.host_tables), bytes), kNone, "cudaMallocHost");
+  for (unsigned device = 0; device < state.options.devices; ++device) {
+    state.ok(cudaSetDevice(static_cast<int>(device)), kNone, "cudaSetDevice");
+    state.ok(cudaMalloc(reinterpret_cast<void**>(&state.tables[device]), bytes), kNone, "cudaMalloc");
+  }
+  state.ok(cudaSetDevice(0), kNone, "cudaSetDevice");
+}
+
 /// Returns how many descriptors are open then.
 int prepare(State& state) {
   for (unsigned device = 0; device < state.options.devices; ++device) {
@@ -39,6 +55,7 @@ int prepare(State& state) {
     }
   }
   state.ok(cudaSetDevice(0), kNone, "cudaSetDevice");
+  if (has_tables(state.program)) make_tables(state);
   const int before = open_descriptors();
   for (unsigned i = 0; i < state.program.buffers.size(); ++i) {
     const Buffer& buffer = state.program.buffers[i];
@@ -64,9 +81,11 @@ void clean_up(State& state) {
       state.ok(cudaFreeHost(state.at[i]), kNone, "cudaFreeHost");
     if (state.program.buffers[i].home == Home::kPageable) std::free(state.at[i]);
   }
+  if (state.host_tables != nullptr) state.ok(cudaFreeHost(state.host_tables), kNone, "cudaFreeHost");
   for (unsigned device = 0; device < state.options.devices; ++device) {
     state.ok(cudaSetDevice(static_cast<int>(device)), kNone, "cudaSetDevice");
     state.ok(cudaDeviceSynchronize(), kNone, "cudaDeviceSynchronize");
+    state.ok(cudaFree(state.tables[device]), kNone, "cudaFree");
     if (state.pools[device] != nullptr)
       state.ok(cudaMemPoolDestroy(state.pools[device]), kNone, "cudaMemPoolDestroy");
     // What a pool kept goes when the host has waited.
@@ -85,7 +104,8 @@ State::State(const Options& all_options, const Program& whole)
       host_writes(whole.operations.size()),
       issued(whole.operations.size()),
       graphs(whole.captures.size()),
-      pools(all_options.devices) {
+      pools(all_options.devices),
+      tables(all_options.devices) {
   result.digests.resize(whole.operations.size());
 }
 

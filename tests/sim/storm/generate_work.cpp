@@ -43,6 +43,8 @@ void Generator::launch() {
     }
     if (made.from.empty()) return;
   }
+  // What a table names stays: few of them, so that not all does.
+  made.by_table = kind == Kind::kGather && has(Feature::k_table) && chance(20);
   to->defined = true;
   emit(std::move(made));
 }

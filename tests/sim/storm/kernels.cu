@@ -5,6 +5,7 @@ namespace storm {
 namespace {
 
 using Word = std::uint32_t;
+constexpr unsigned kThreads = 64;
 
 SIMGPU_HD Word mix(Word salt, std::size_t k) {
   Word x = static_cast<Word>(k) * 2654435761u + salt;
@@ -70,33 +71,47 @@ struct Update {
 };
 SIMGPU_KERNEL(update, Update, (Out to), to)
 
-/// A list of tensors as a library packs it: small numbers first, pointers deep inside.
-struct Sources {
-  unsigned char count;
-  struct {
-    unsigned flags;
-    In in[kMostSources];
-  } list;
-};
+template <class C>
+SIMGPU_HD void declare_sources(C& c, const Sources& sources) {
+  for (unsigned i = 0; i < sources.count; ++i) {
+    c.reads(sources.list.in[i].at, sources.list.in[i].words * sizeof(Word));
+  }
+}
+
+/// `sources` are looked at in phases only: they may be in memory.
+template <class C>
+SIMGPU_HD void gather_from(C& c, const Sources& sources, Out to) {
+  c.writes(to.at, to.words * sizeof(Word));
+  each(c, to.words, to.stride, [&](std::size_t k) {
+    Word sum = to.salt;
+    for (unsigned i = 0; i < sources.count; ++i) {
+      const auto& in = sources.list.in[i];
+      sum = sum * 3u + in.at[k % in.words];
+    }
+    to.at[k] = sum;
+  });
+}
 
 struct Gather {
   template <class C>
   SIMGPU_HD static void run(C& c, Sources sources, Out to) {
-    for (unsigned i = 0; i < sources.count; ++i) {
-      c.reads(sources.list.in[i].at, sources.list.in[i].words * sizeof(Word));
-    }
-    c.writes(to.at, to.words * sizeof(Word));
-    each(c, to.words, to.stride, [&](std::size_t k) {
-      Word sum = to.salt;
-      for (unsigned i = 0; i < sources.count; ++i) {
-        const In& in = sources.list.in[i];
-        sum = sum * 3u + in.at[k % in.words];
-      }
-      to.at[k] = sum;
-    });
+    declare_sources(c, sources);
+    gather_from(c, sources, to);
   }
 };
 SIMGPU_KERNEL(gather, Gather, (Sources sources, Out to), sources, to)
+
+struct GatherByTable {
+  template <class C>
+  SIMGPU_HD static void run(C& c, const Sources* table, Out to) {
+    c.reads(table, sizeof *table);
+    c.phase([&](unsigned tid) {
+      if (c.global_x(tid) == 0) declare_sources(c, *table);
+    });
+    gather_from(c, *table, to);
+  }
+};
+SIMGPU_KERNEL(gather_by_table, GatherByTable, (const Sources* table, Out to), table, to)
 
 struct Sum {
   template <class C>
@@ -111,8 +126,20 @@ SIMGPU_KERNEL(sum, Sum, (In from, Out to), from, to)
 
 }  // namespace
 
+Sources sources_of(const Launch& what) {
+  Sources sources{};
+  sources.count = static_cast<unsigned char>(what.sources);
+  for (unsigned i = 0; i < what.sources; ++i) sources.list.in[i] = {what.from[i], what.from_words[i]};
+  return sources;
+}
+
+cudaError_t launch_by_table(const Launch& what, const Sources* table, cudaStream_t stream) {
+  gather_by_table<<<what.grid, kThreads, 0, stream>>>(table,
+                                                      Out{what.to, what.words, what.salt, what.stride});
+  return cudaGetLastError();
+}
+
 cudaError_t launch(const Launch& what, cudaStream_t stream) {
-  constexpr unsigned kThreads = 64;
   const Out to{what.to, what.words, what.salt, what.stride};
   switch (what.kind) {
     case Kind::kFill:
@@ -125,13 +152,9 @@ cudaError_t launch(const Launch& what, cudaStream_t stream) {
     case Kind::kUpdate:
       update<<<what.grid, kThreads, 0, stream>>>(to);
       break;
-    case Kind::kGather: {
-      Sources sources{};
-      sources.count = static_cast<unsigned char>(what.sources);
-      for (unsigned i = 0; i < what.sources; ++i) sources.list.in[i] = {what.from[i], what.from_words[i]};
-      gather<<<what.grid, kThreads, 0, stream>>>(sources, to);
+    case Kind::kGather:
+      gather<<<what.grid, kThreads, 0, stream>>>(sources_of(what), to);
       break;
-    }
     case Kind::kSum:
       sum<<<what.grid, kThreads, 0, stream>>>(In{what.from[0], what.from_words[0]}, to);
       break;

@@ -24,4 +24,20 @@ struct Launch {
 
 cudaError_t launch(const Launch& launch, cudaStream_t stream);
 
+/// What a gather reads. A list of tensors as a library packs it: small numbers first, pointers deep inside.
+struct Sources {
+  unsigned char count;
+  struct {
+    unsigned flags;
+    struct {
+      const std::uint32_t* at;
+      std::size_t words;
+    } in[kMostSources];
+  } list;
+};
+Sources sources_of(const Launch& launch);
+
+/// launch() of a gather whose sources are on the device.
+cudaError_t launch_by_table(const Launch& launch, const Sources* table, cudaStream_t stream);
+
 }  // namespace storm

@@ -70,6 +70,7 @@ struct Operation {
   unsigned stream = kNone;   ///< kNone: the host alone
   bool asynchronous = true;  ///< copies, memsets, frees: the Async call; otherwise the legacy stream's
   bool wide = false;
+  bool by_table = false;  ///< a gather: the device has the pointers in memory
   Region to;
   std::vector<Region> from;
   std::size_t to_pitch = 0;

@@ -134,7 +134,12 @@ void Worker::enqueue(const Operation& operation, cudaStream_t stream) {
     what.from[what.sources] = reinterpret_cast<const std::uint32_t*>(at(region));
     what.from_words[what.sources++] = region.bytes / 4;
   }
-  ok(launch(what, stream), "a launch");
+  if (!operation.by_table) return ok(launch(what, stream), "a launch");
+  Sources* const here = all_.host_tables + index_;
+  Sources* const there = all_.tables[buffer_of(operation.to).device] + index_;
+  *here = sources_of(what);
+  ok(cudaMemcpyAsync(there, here, sizeof *here, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
+  ok(launch_by_table(what, there, stream), "a launch");
 }
 
 }  // namespace storm

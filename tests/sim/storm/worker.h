@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/sim/storm/executor.h"
+#include "tests/sim/storm/kernels.h"
 
 namespace storm {
 
@@ -43,6 +44,8 @@ struct State {
   std::vector<std::atomic<bool>> issued;  ///< by operation
   std::vector<cudaGraphExec_t> graphs;
   std::vector<cudaMemPool_t> pools;  ///< by device
+  std::vector<Sources*> tables;      ///< by device: one for each operation, if there are any by table
+  Sources* host_tables = nullptr;    ///< by operation; pinned
   Result result;
 };
 
