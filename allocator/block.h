@@ -143,6 +143,9 @@ struct alignas(64) Block {
   } free;
   /// How often it was freed: tells one allocation at this address from the next.
   std::atomic<std::uint32_t> life{0};
+  /// The kOutgoing word from which it was taken back last after its copy had passed: the copy is whole. One
+  /// that was still under way is not, since streams that are not ordered after it may write meanwhile.
+  std::atomic<std::uint64_t> taken_whole{0};
   /// One of the pins is for as long as the block is allocated: slabs, and what may not move (see Runtime).
   std::atomic<bool> kept{false};
 

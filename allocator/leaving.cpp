@@ -279,11 +279,15 @@ bool Residency::note_copied(const Eviction& eviction) noexcept {
   return eviction.is_noted;
 }
 
-// The block was taken back, or freed, and all has passed. What was copied is what the block held then: it
-// serves as a copy if the block has not moved since.
+// The block was taken back, or freed, and all has passed. A slot that nothing was copied to still holds what
+// its hash says. One that was copied to does if that was over when the block was taken back; before, only the
+// stream that took it back was ordered after the copy, and others may have written under it.
 void Residency::end_void(Eviction& eviction) noexcept {
-  const bool is_here = arena_.block(eviction.id).load() == eviction.word.next(BlockState::kResident);
-  const bool has_hash = is_here && (eviction.step != Step::kCopying || note_copied(eviction));
+  const Block& block = arena_.block(eviction.id);
+  const bool is_here = block.load() == eviction.word.next(BlockState::kResident);
+  const bool is_whole = eviction.step != Step::kCopying ||
+                        block.taken_whole.load(std::memory_order_acquire) == eviction.word.raw();
+  const bool has_hash = is_here && is_whole && (eviction.step != Step::kCopying || note_copied(eviction));
   answers_.put(eviction.answer, eviction.last);
   if (has_hash) {
     copies_.keep(eviction.id, std::move(eviction.slot));

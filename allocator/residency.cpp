@@ -86,7 +86,9 @@ bool Residency::usable_now(std::span<const BlockId> set, Copies* copies) noexcep
         case BlockState::kChosen:
         case BlockState::kOutgoing: {
           const Use copy = Use::from_raw(block.outgoing.load(std::memory_order_acquire));
+          const bool is_whole = word.state() == BlockState::kOutgoing && streams_.passed(copy);
           if (!block.move(word, BlockState::kResident)) break;
+          if (is_whole) block.taken_whole.store(word.raw(), std::memory_order_release);
           StatsPage::instance().add(Metric::evictions_cancelled_total, 1);
           if (word.state() == BlockState::kOutgoing) {
             copies->note_outgoing(copy);
