@@ -255,6 +255,19 @@ TEST_CASE("set: what a later command asked is told to the earlier one") {
   CHECK(got.code() == 1);
 }
 
+TEST_CASE("set: by the id of tidepool run each process is asked once, and answers what was asked") {
+  const ScratchFolder folder;
+  const std::string run_id = std::to_string(getpid()) + "-1";  // the test stands for tidepool run
+  const Guest one(folder.path(), obey, run_id);
+  const Guest two(folder.path(), obey, run_id);
+  const Guest other(folder.path(), obey, "1-1");
+  const std::string line = " (*): may hold 256.0 MiB (was 512.0 MiB); holds 200.0 MiB\n";
+  const Outcome got = set({"--device-budget", "256MiB", std::to_string(getpid())});
+  INFO(got.out << got.err);
+  CHECK(matches(got.out, "process " + one.pid() + line + "process " + two.pid() + line));
+  CHECK(got.code() == 0);
+}
+
 TEST_CASE("set: the id of tidepool run stands for all processes of its run, also in a private folder") {
   const ScratchFolder tmp;
   Running job(

@@ -182,7 +182,8 @@ std::vector<LivePage> live_pages_of(pid_t pid, std::string* problem) {
     if (mapped.path.empty() || mapped.gone) continue;
     std::string ignored;
     std::optional<LivePage> opened = LivePage::open(mapped.path, &ignored);
-    if (opened && opened->run_id().starts_with(std::to_string(pid) + "-"))
+    // This command maps the page as well, and a program may have forked with it.
+    if (opened && opened->pid() == each && opened->run_id().starts_with(std::to_string(pid) + "-"))
       pages.push_back(std::move(*opened));
   }
   if (pages.empty())
