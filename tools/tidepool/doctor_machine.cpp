@@ -62,10 +62,10 @@ void host_memory_limits(std::vector<Finding>& findings, const Options& options) 
   if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
       limit.rlim_cur < budget.count()) {
     const std::string here = BytesText(Bytes(limit.rlim_cur)).c_str();
-    findings.push_back(
-        {Verdict::kWarn,
-         "ulimit -l is " + here + ", less than the host budget of " + amount + ": pinning it may be refused",
-         "ulimit -l unlimited, or --host-budget " + std::to_string(limit.rlim_cur)});
+    findings.push_back({Verdict::kWarn,
+                        "ulimit -l is " + here + ", less than the host budget of " + amount +
+                            ": a driver that keeps to it refuses to pin more",
+                        "ulimit -l unlimited, if a run says that host memory cannot be pinned"});
   } else {
     findings.push_back({Verdict::kPass, "host budget " + amount + " may be pinned", ""});
   }
