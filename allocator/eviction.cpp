@@ -214,7 +214,7 @@ void Residency::evict_ahead() noexcept {
 }
 
 bool Residency::shrink_to(Bytes most) noexcept {
-  const WaitClock whole(Metric::wait_ns_total);
+  const WaitClock clock(Metric::wait_moving_ns_total);
   const TurnstileGuard turn(turnstile_);
   wanted_.clear();
   settle_incoming();

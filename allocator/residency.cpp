@@ -34,7 +34,7 @@ Status Residency::open() noexcept {
 
 Status Residency::make_resident(std::span<const BlockId> set, Stream* stream, WorkName what) noexcept {
   StatsPage::instance().add(Metric::slow_path_total, 1);
-  const Nanos start = monotonic_now();
+  const WaitClock clock(Metric::wait_moving_ns_total);
   Copies copies;
   pin(set);
   Status status = kOk;
@@ -55,9 +55,7 @@ Status Residency::make_resident(std::span<const BlockId> set, Stream* stream, Wo
   }
   if (status.ok()) status = order_after(stream, copies);
   if (!status.ok()) unpin(set);
-  const Nanos waited = monotonic_now() - start;
-  StatsPage::instance().add(Metric::wait_ns_total, static_cast<std::uint64_t>(waited.count()));
-  emit<Ev::wait>(waited);
+  emit<Ev::wait>(clock.so_far());
   return status;
 }
 

@@ -186,7 +186,7 @@ TEST_CASE("report: what a run needed, moved and waited for, also of one that was
   CHECK(has_line(got.out, "            512 B held by CUDA libraries for themselves at the end"));
   CHECK(has_line(got.out, "  host      at most 1.0 KiB of moved blocks"));
   CHECK(has_line(got.out, "  moved     3 blocks out, 2 in; 1 moves out taken back"));
-  CHECK(has_line(got.out, "  waited    1.5s in 7 calls that found memory missing"));
+  CHECK(has_line(got.out, "  waited    1.5s; 7 calls found memory missing"));
   CHECK(has_line(got.out, "            1.2s for copy out"));
   CHECK(has_line(got.out, "            41ms for turn"));
   CHECK(got.out.find(" for pinning") == std::string::npos);  // none

@@ -72,10 +72,12 @@ void line(const char* title, const std::string& text) {
   std::printf("  %-9s %s\n", title, text.c_str());
 }
 
-/// "1.2s in 340 calls", then the metrics that name a cause: wait_<cause>_ns_total.
+/// "1.2s; 340 calls found memory missing", then the metrics that name a cause: wait_<cause>_ns_total, which
+/// add up to it.
 void print_waits(const ProcessStats& p) {
-  line("waited", duration(p.get(Metric::wait_ns_total)) + " in " +
-                     std::to_string(p.get(Metric::slow_path_total)) + " calls that found memory missing");
+  const std::uint64_t calls = p.get(Metric::slow_path_total);
+  line("waited", duration(p.get(Metric::wait_ns_total)) + "; " + std::to_string(calls) +
+                     (calls == 1 ? " call" : " calls") + " found memory missing");
   constexpr std::string_view kStart = "wait_";
   constexpr std::string_view kEnd = "_ns_total";
   for (std::size_t i = 0; i < kMetricCount; ++i) {
