@@ -3,6 +3,7 @@
 #include <cuda.h>
 
 #include "allocator/streams.h"
+#include "shim/real_driver.h"
 
 namespace tidepool::shim {
 
@@ -15,5 +16,26 @@ inline bool is_capturing(CUstream stream, bool per_thread) noexcept {
   return runtime::captures_under_way.load(std::memory_order_relaxed) > 0 &&
          ask_if_capturing(stream, per_thread);
 }
+
+/// While one exists, calls of this thread that a capture forbids (cuda.h, cuThreadExchangeStreamCaptureMode:
+/// they invalidate it, whichever thread's it is) are no matter of captures: neither those under way nor one
+/// that begins meanwhile. Such calls must not be made where ok() is false. Hook-safe.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() noexcept {
+    const auto exchange = active_driver().runtime.cuThreadExchangeStreamCaptureMode;
+    ok_ = exchange != nullptr && exchange(&mode_) == CUDA_SUCCESS;
+  }
+  ~RelaxedCapture() {
+    if (ok_) (void)active_driver().runtime.cuThreadExchangeStreamCaptureMode(&mode_);
+  }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+  [[nodiscard]] bool ok() const noexcept { return ok_; }
+
+ private:
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // later the thread's own
+  bool ok_;
+};
 
 }  // namespace tidepool::shim

@@ -98,13 +98,14 @@ bool is_on_first_device(CUstream stream) noexcept {
 
 void TimedLaunch::begin(CUstream stream, bool per_thread) noexcept {
   const RealDriver& driver = active_driver();
+  const RelaxedCapture relaxed;  // a capture of any thread may be under way
   const bool can = driver.cuEventElapsedTime != nullptr && !is_capturing(stream, per_thread) &&
-                   (!any_managed() || is_on_first_device(stream));
+                   (!any_managed() || is_on_first_device(stream)) && relaxed.ok();
   stream_ = stream != nullptr ? stream : per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
   const std::lock_guard guard(g_lock);
   const Cost cost;
   g_is_due.store(true, std::memory_order_relaxed);
-  write_some(kAtOnce);
+  if (relaxed.ok()) write_some(kAtOnce);
   Pair pair{};
   if (!can || !take_pair(pair)) {
     ++g_profile.skipped;
@@ -155,7 +156,7 @@ void write_durations() noexcept {
     return;
   const std::unique_lock guard(g_lock, std::try_to_lock);
   if (!guard.owns_lock()) return;
-  {
+  if (const RelaxedCapture relaxed; relaxed.ok()) {
     const Cost cost;
     write_some(kAtOnce);
   }

@@ -1,7 +1,10 @@
 // Graphs beside other memory: one that a stream captured, one made of nodes, instances that are given other
 // work later. Launched between kernels that push everything else around. Prints a sum over all blocks.
 //
-//   graph_job <rounds>
+//   graph_job <rounds>           the above
+//   graph_job <rounds> captures  a step of launches, then a graph of them that is captured, launched and
+//   dropped,
+//                                as programs do that capture again whenever a shape changes
 
 #include <cuda_runtime.h>
 
@@ -73,10 +76,48 @@ struct Node {
   Node& operator=(const Node&) = delete;
 };
 
+void print_sum(const std::vector<Word*>& blocks) {
+  Word sum = 0;
+  std::vector<Word> host(kWords);
+  for (Word* at : blocks) {
+    OK(cudaMemcpy(host.data(), at, kBytes, cudaMemcpyDeviceToHost));
+    for (const Word word : host) sum = sum * 31 + word;
+    OK(cudaFree(at));
+  }
+  std::printf("sum %llx\n", sum);
+}
+
+int run_captures(int rounds) {
+  cudaStream_t stream = nullptr;
+  OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  std::vector<Word*> all;
+  for (int i = 0; i < 8; ++i) all.push_back(block());
+  OK(cudaDeviceSynchronize());
+  const auto step = [&] {
+    for (std::size_t i = 0; i + 1 < all.size(); ++i) launch(stream, all[i], all[i + 1], i);
+  };
+  for (int round = 0; round < rounds; ++round) {
+    step();
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t instance = nullptr;
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    step();
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphInstantiate(&instance, graph, 0));
+    OK(cudaGraphLaunch(instance, stream));
+    OK(cudaGraphExecDestroy(instance));
+    OK(cudaGraphDestroy(graph));
+  }
+  OK(cudaDeviceSynchronize());
+  print_sum(all);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 3;
+  if (argc > 2) return run_captures(rounds);
   cudaStream_t stream = nullptr;
   cudaStream_t other = nullptr;
   OK(cudaStreamCreate(&stream));
@@ -138,13 +179,6 @@ int main(int argc, char** argv) {
   OK(cudaGraphDestroy(captured));
   OK(cudaGraphDestroy(made));
 
-  Word sum = 0;
-  std::vector<Word> host(kWords);
-  for (Word* at : all) {
-    OK(cudaMemcpy(host.data(), at, kBytes, cudaMemcpyDeviceToHost));
-    for (const Word word : host) sum = sum * 31 + word;
-    OK(cudaFree(at));
-  }
-  std::printf("sum %llx\n", sum);
+  print_sum(all);
   return 0;
 }
