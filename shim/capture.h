@@ -17,6 +17,16 @@ inline bool is_capturing(CUstream stream, bool per_thread) noexcept {
          ask_if_capturing(stream, per_thread);
 }
 
+/// A capture is about to begin in the stream, and is counted from here on; then whether it did. Between the
+/// two the stream must not be used by others.
+void capture_begins() noexcept;
+void capture_has_begun(bool has_begun, CUstream stream, bool per_thread) noexcept;
+/// The capture in the stream has ended, for which end_capture or the stream's destruction was called.
+/// Nothing if there is none.
+void capture_ended(CUstream stream, bool per_thread) noexcept;
+/// The context has ended, and the captures in its streams with it.
+void forget_captures_of(CUcontext context) noexcept;
+
 /// While one exists, calls of this thread that a capture forbids (cuda.h, cuThreadExchangeStreamCaptureMode:
 /// they invalidate it, whichever thread's it is) are no matter of captures: neither those under way nor one
 /// that begins meanwhile. Such calls must not be made where ok() is false. Hook-safe.

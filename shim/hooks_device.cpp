@@ -1,6 +1,7 @@
 // Devices: the ends of their primary contexts, and who reaches whose memory.
 
 #include "shim/arg_scan.h"
+#include "shim/capture.h"
 #include "shim/entry.h"
 #include "shim/kernel_timer.h"
 #include "shim/managed.h"
@@ -21,13 +22,20 @@ void forget_handles() noexcept {
   forget_timings();
 }
 
+// The device's primary context, if there was one, has ended.
+void forget_context(CUdevice device, CUcontext context) noexcept {
+  forget_observed(device);
+  if (context == nullptr) return;
+  forget_outside_of(context);
+  forget_captures_of(context);
+}
+
 constexpr auto kReset = [](const auto& call, CUdevice device) noexcept {
   forget_handles();
   const CUcontext context = primary_context(device);
   runtime::Runtime* in_error = forget_managed(device);
   const CUresult result = call(device);
-  if (result == CUDA_SUCCESS && context != nullptr) forget_outside_of(context);
-  if (result == CUDA_SUCCESS) forget_observed(device);
+  if (result == CUDA_SUCCESS) forget_context(device, context);
   if (result == CUDA_SUCCESS && in_error != nullptr) in_error->abandon();
   return result;
 };
@@ -40,8 +48,7 @@ constexpr auto kRelease = [](const auto& call, CUdevice device) noexcept {
   const CUresult result = release_primary(device, call.real);
   if (result == CUDA_SUCCESS && context != nullptr && primary_context(device) == nullptr) {
     forget_handles();
-    forget_outside_of(context);
-    forget_observed(device);
+    forget_context(device, context);
   }
   return result;
 };

@@ -15,14 +15,6 @@
 
 namespace tidepool::shim {
 
-bool ask_if_capturing(CUstream stream, bool per_thread) noexcept {
-  CUstream named = stream == nullptr && per_thread ? CU_STREAM_PER_THREAD : stream;
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  // The legacy stream has an answer only while no other stream's capture forbids it; it is never captured.
-  if (active_driver().runtime.cuStreamIsCapturing(named, &status) != CUDA_SUCCESS) return false;
-  return status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 namespace {
 
 /// Keeps what `scan(set)` finds; where it cannot tell, everything, for good.
@@ -83,12 +75,10 @@ constexpr auto kGraphLaunch = [](const auto& call, CUgraphExec exec, CUstream st
   return result;
 };
 
-// Counted before the call, since other threads' launches must mark their streams before one of them joins.
 constexpr auto kBeginCapture = [](const auto& call, CUstream stream, auto... rest) noexcept {
-  runtime::captures_under_way.fetch_add(1, std::memory_order_seq_cst);
-  for_each_managed([](const ManagedDevice& device) { device.runtime->capture_begins(); });
+  capture_begins();
   const CUresult result = call(stream, rest...);
-  if (result != CUDA_SUCCESS) runtime::captures_under_way.fetch_sub(1, std::memory_order_seq_cst);
+  capture_has_begun(result == CUDA_SUCCESS, stream, call.kPerThread);
   return result;
 };
 
@@ -96,9 +86,7 @@ constexpr auto kBeginCapture = [](const auto& call, CUstream stream, auto... res
 constexpr auto kEndCapture = [](const auto& call, CUstream stream, CUgraph* out) noexcept {
   const bool was_capturing = is_capturing(stream, call.kPerThread);
   const CUresult result = call(stream, out);
-  if (was_capturing && !ask_if_capturing(stream, call.kPerThread)) {
-    runtime::captures_under_way.fetch_sub(1, std::memory_order_seq_cst);
-  }
+  if (was_capturing && !ask_if_capturing(stream, call.kPerThread)) capture_ended(stream, call.kPerThread);
   return result;
 };
 

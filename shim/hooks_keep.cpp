@@ -9,6 +9,7 @@
 
 #include "allocator/support/message.h"
 #include "shim/arg_scan.h"
+#include "shim/capture.h"
 #include "shim/entry.h"
 #include "shim/graph_scan.h"
 #include "shim/managed.h"
@@ -104,14 +105,18 @@ constexpr auto kStreamDestroy = [](const auto& call, CUstream stream) noexcept {
       if (stream != nullptr) device.runtime->stream_destroyed(stream_for(device, home, stream, false));
     });
   });
-  return call(stream);
+  const CUresult result = call(stream);
+  if (result == CUDA_SUCCESS) capture_ended(stream, false);
+  return result;
 };
 
 // Takes the context's streams and functions with it. Nothing was recorded in those streams (shim/gate.h).
 constexpr auto kContextDestroy = [](const auto& call, CUcontext context) noexcept {
   forget_layouts();
   const CUresult result = end_context(context, [&] { return call(context); });
-  if (result == CUDA_SUCCESS) forget_outside_of(context);
+  if (result != CUDA_SUCCESS) return result;
+  forget_outside_of(context);
+  forget_captures_of(context);
   return result;
 };
 

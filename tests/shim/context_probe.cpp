@@ -191,6 +191,39 @@ void context_destroy() {
   for (std::size_t i = 0; i < blocks.size(); ++i) EXPECT(holds(blocks[i], static_cast<unsigned char>(i + 1)));
 }
 
+// Captures end as well by the end of their context. While one is under way each of these memsets would ask
+// whether it is for a graph: the device's report counts that.
+void captures_end() {
+  const auto begin = DRIVER(cuStreamBeginCapture_v2);
+  const auto set = DRIVER(cuMemsetD8Async);
+  start();
+  CUstream stream = nullptr;
+  EXPECT(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+  CUdeviceptr block = 0;
+  EXPECT(DRIVER(cuMemAlloc_v2)(&block, kBlock) == CUDA_SUCCESS);
+  EXPECT(begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuDevicePrimaryCtxReset_v2)(0) == CUDA_SUCCESS);
+
+  const CUcontext primary = start();
+  CUcontext other = other_context(&stream);
+  EXPECT(begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuCtxDestroy_v2)(other) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuCtxSetCurrent)(primary) == CUDA_SUCCESS);
+
+  const auto begin_own = find<decltype(cuStreamBeginCapture_v2)>("cuStreamBeginCapture_v2_ptsz");
+  const auto end_own = find<decltype(cuStreamEndCapture)>("cuStreamEndCapture_ptsz");
+  CUgraph graph = nullptr;
+  EXPECT(begin_own(nullptr, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+  EXPECT(end_own(CU_STREAM_PER_THREAD, &graph) == CUDA_SUCCESS && graph != nullptr);
+  EXPECT(DRIVER(cuStreamEndCapture)(CU_STREAM_PER_THREAD, &graph) != CUDA_SUCCESS);
+  EXPECT(begin(nullptr, CU_STREAM_CAPTURE_MODE_RELAXED) != CUDA_SUCCESS);
+
+  EXPECT(DRIVER(cuMemAlloc_v2)(&block, kBlock) == CUDA_SUCCESS);
+  for (int i = 0; i < 1000; ++i)
+    EXPECT(set(block, static_cast<unsigned char>(i), kBlock, nullptr) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuCtxSynchronize)() == CUDA_SUCCESS);
+}
+
 std::size_t resident_memory() {
   std::ifstream numbers("/proc/self/statm");
   std::size_t all = 0;
@@ -221,7 +254,7 @@ bool run_context_case(std::string_view name) {
       {"own_context", own_context},     {"foreign_context", foreign_context},
       {"foreign_free", foreign_free},   {"foreign_destroy_race", foreign_destroy_race},
       {"foreign_error", foreign_error}, {"context_destroy", context_destroy},
-      {"device_reset", device_reset}};
+      {"captures_end", captures_end},   {"device_reset", device_reset}};
   for (const auto& [known, run] : kCases) {
     if (known == name) return run(), true;
   }

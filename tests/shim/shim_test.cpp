@@ -1,8 +1,11 @@
 // The preloaded library over the simulated device, seen by a program: the doors, the answers, the process.
 
 #include <catch2/catch.hpp>
+#include <fstream>
+#include <sstream>
 
 #include "tests/process/child_process.h"
+#include "tests/sim/device_run.h"
 
 namespace tidepool::test {
 namespace {
@@ -193,6 +196,23 @@ TEST_CASE("shim: where memory cannot be created by handle it is only watched, or
       CHECK((got.err.find(" Needed ") != std::string::npos) == !is_strict);
     }
   }
+}
+
+TEST_CASE("shim: a capture that ends with its context is under way no longer") {
+  const ScratchFolder folder;
+  const std::string file = folder / "report.json";
+  expect_passes(run({{kSimgpu, "--device", "h100", "--report", file, "--", kTidepool, "run", "--", kDoorProbe,
+                      "captures_end"},
+                     "",
+                     {},
+                     false,
+                     false}));
+  DeviceRun got;
+  std::stringstream text;
+  text << std::ifstream(file).rdbuf();
+  got.report = text.str();
+  CHECK(got.number("calls", "cuMemsetD8Async") == 1000);
+  CHECK(got.number("calls", "cuStreamIsCapturing") < 100);
 }
 
 TEST_CASE("shim: a device reset gives back everything of before") {
