@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Runs the conformance suite on the simulated device and holds it to pending.txt.
+"""Runs the conformance suite on the simulated device and holds it to a list of exceptions.
 
     python3 tests/conformance/run_suite.py --build BUILD [--area NAME]... [--seeds 1-4] [--jobs N]
+    python3 tests/conformance/run_suite.py --build BUILD --tidepool=--device-budget=1GiB
 
 Every case runs under the first seed, cases that depend on the order of work under all of them. A case that
-pending.txt names must fail; every other must pass. A case that is skipped has failed, unless it wants more devices.
+pending.txt (under Tidepool: under_tidepool.txt) names must fail; every other must pass. A case that is skipped has
+failed, unless it wants more devices.
 """
 
 import argparse
@@ -42,9 +44,11 @@ def listed(build):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def run_once(build, seed, words, simgpu_words=()):
-    """The records of one run of the suite."""
-    command = [build / "bin/simgpu", "--seed", str(seed), *simgpu_words, "--", conformance_in(build), "--json", *words]
+def run_once(build, seed, words, simgpu_words=(), tidepool_words=None):
+    """The records of one run of the suite; under Tidepool where there are words for `tidepool run`."""
+    in_front = [] if tidepool_words is None else [build / "bin/tidepool", "run", *tidepool_words, "--"]
+    suite = [*in_front, conformance_in(build), "--json", *words]
+    command = [build / "bin/simgpu", "--seed", str(seed), *simgpu_words, "--", *suite]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     records = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode not in (0, 1) or not records:
@@ -74,10 +78,10 @@ class Verdicts:
             elif record["verdict"] != "pass":
                 self.failures.setdefault(name, f"seed {seed}: {record['verdict']}: {record['detail']}")
 
-    def problems(self, pending):
+    def problems(self, pending, table="pending.txt"):
         for name in sorted(self.seen):
             if name in pending and name not in self.failures:
-                yield f"{name} passes; take it out of pending.txt"
+                yield f"{name} passes; take it out of {table}"
             elif name not in pending and name in self.failures:
                 yield f"{name} is not kept: {self.failures[name]}"
 
@@ -88,16 +92,18 @@ def main():
     parser.add_argument("--area", action="append", default=[], help="cases of this area (default: all)")
     parser.add_argument("--seeds", type=parse_seeds, default=parse_seeds("1-4"), metavar="A-B")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--pending", type=Path, default=FOLDER / "pending.txt")
+    parser.add_argument("--pending", type=Path, help="another list of exceptions")
     parser.add_argument("--areas-are", nargs="+", metavar="NAME", help="only see that these are all areas there are")
     parser.add_argument("--simgpu", action="append", default=[], metavar="WORD", help="a word for simgpu's command line")
+    parser.add_argument("--tidepool", action="append", metavar="WORD", help="run under it; a word for `tidepool run`")
     arguments = parser.parse_args()
-    pending = read_pending(arguments.pending)
+    table = arguments.pending or FOLDER / ("pending.txt" if arguments.tidepool is None else "under_tidepool.txt")
+    pending = read_pending(table)
     names = {case["case"] for case in listed(arguments.build)}
     if arguments.areas_are:
         odd = {name.partition(".")[0] for name in names} ^ set(arguments.areas_are)
         return f"run_suite: areas without a test, or tests without an area: {', '.join(sorted(odd))}" if odd else 0
-    problems = [f"pending.txt names {name}; there is no such case" for name in sorted(set(pending) - names)]
+    problems = [f"{table.name} names {name}; there is no such case" for name in sorted(set(pending) - names)]
     words = ["--jobs", str(arguments.jobs)]
     if arguments.area:
         words += ["--filter", "^(" + "|".join(map(re.escape, arguments.area)) + r")\."]
@@ -107,8 +113,8 @@ def main():
         if index > 0 and not any(name in ordered for name in verdicts.seen):
             break
         verdicts.add(seed, run_once(arguments.build, seed, words + (["--order-only"] if index > 0 else []),
-                                    arguments.simgpu))
-    problems += verdicts.problems(pending)
+                                    arguments.simgpu, arguments.tidepool))
+    problems += verdicts.problems(pending, table.name)
     for problem in problems:
         print(f"run_suite: {problem}", file=sys.stderr)
     passed = len(verdicts.seen) - len(verdicts.failures) - len(verdicts.skipped)

@@ -38,6 +38,14 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(self.problems([record("a.b", "fail")], ["a.b"]), [])
         self.assertIn("take it out", self.problems([record("a.b", "pass")], ["a.b"])[0])
 
+    def test_the_list_is_named_that_a_case_has_outgrown(self):
+        verdicts = run_suite.Verdicts()
+        verdicts.add(1, [record("a.b", "pass")])
+        self.assertEqual(list(verdicts.problems({"a.b": "why"}, "x.txt")), ["a.b passes; take it out of x.txt"])
+
+    def test_every_exception_under_tidepool_has_a_reason(self):
+        self.assertTrue(run_suite.read_pending(run_suite.FOLDER / "under_tidepool.txt"))
+
     def test_one_bad_seed_is_enough(self):
         verdicts = run_suite.Verdicts()
         verdicts.add(1, [record("a.b", "pass")])
