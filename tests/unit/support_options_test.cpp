@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "allocator/support/edit_distance.h"
 #include "allocator/support/host_memory.h"
 #include "allocator/support/options.h"
 
@@ -138,7 +139,19 @@ TEST_CASE("options: an unknown variable is a warning with the name that was mean
   CHECK(Loaded({"TIDEPOOL_quiet=1"}).issues.count() == 1);
 }
 
-TEST_CASE("options: the suggestion is at most three edits away") {
+TEST_CASE("options: two neighbours that changed places are one edit") {
+  static_assert(edit_distance("", "") == 0);
+  static_assert(edit_distance("hlep", "help") == 1);
+  static_assert(edit_distance("kitten", "sitting") == 3);
+  static_assert(edit_distance("ca", "abc") == 3);  // no character moves twice
+  static_assert(edit_distance("budget", "") == 6);
+  static_assert(edit_distance("", "log") == 3);
+  static_assert(edit_distance(std::string_view("bogus"), "log") == 3);
+}
+
+TEST_CASE("options: the suggestion is at most three edits away, and no more than a third of the word") {
+  CHECK(nearest_option("TIDEPOOL_FOO") == nullptr);
+  CHECK(nearest_option("TIDEPOOL_LGO") == find_option("TIDEPOOL_LOG"));
   CHECK(nearest_option("TIDEPOOL_QIUET") == find_option("TIDEPOOL_QUIET"));
   CHECK(nearest_option("TIDEPOOL_DEVICEBUDGETS") == find_option("TIDEPOOL_DEVICE_BUDGET"));
   CHECK(nearest_option("TIDEPOOL_DEVICE_BUDGET1234") == nullptr);
