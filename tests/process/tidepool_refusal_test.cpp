@@ -35,6 +35,7 @@ TEST_CASE("refusals: wrong words get one line with what was meant") {
   refused(call({"rum"}), 125, "unknown command 'rum' (did you mean 'run'?)");
   refused(call({"versoin"}), 125, "unknown command 'versoin' (did you mean 'version'?)");
   refused(call({"swim"}), 125, "unknown command 'swim'; see tidepool --help");
+  refused(call({"help", "rnu"}), 125, "unknown command 'rnu' (did you mean 'run'?)");
   refused(call({"env", "--jsn"}), 125, "env: unknown option --jsn (did you mean --json?)");
 }
 
@@ -61,6 +62,9 @@ TEST_CASE("refusals: wrong options are found before the program starts") {
   refused(call({"run", "--device-reserve", "autoo", "echo"}), 125,
           "run: --device-reserve autoo is not valid: it is neither auto nor an amount");
   refused(call({"run", "--hlep"}), 125, "run: unknown option --hlep (did you mean --help?)");
+  refused(call({"run", "--bogus", "echo"}), 125, "run: unknown option --bogus");
+  refused(call({"run", "-vx", "echo"}), 125, "run: unknown option -vx");
+  refused(call({"env", "--no"}), 125, "env: unknown option --no");
   refused(call({"run", "--device_budget", "1GiB", "echo"}), 125,
           "run: unknown option --device_budget (did you mean --device-budget?)");
   refused(call({"run", "--min-block", "1K", "echo"}), 125, "run: --min-block 1K is out of range 2MiB..1GiB");
@@ -70,6 +74,12 @@ TEST_CASE("refusals: wrong options are found before the program starts") {
   refused(call({"run", "--device-budget", "--", "echo"}), 125,
           "run: --device-budget needs a value (16MiB..100%)");
   refused(call({"run", "--device-budget"}), 125, "run: --device-budget needs a value (16MiB..100%)");
+  refused(call({"run", "--device-budget", "--strict", "echo"}), 125,
+          "run: --device-budget needs a value (16MiB..100%)");
+  refused(call({"run", "--run-dir", "--strict", "echo"}), 125, "run: --run-dir needs a value (a path)");
+  refused(call({"run", "--config=", "echo"}), 125, "run: --config needs a value (FILE)");
+  refused(call({"env", "--config="}), 125, "env: --config needs a value (FILE)");
+  refused(call({"env", "--config", "--json"}), 125, "env: --config needs a value (FILE)");
   refused(call({"run", "--check", "half", "echo"}), 125,
           "run: --check half is none of off, cheap, full, unmap");
   refused(call({"run", "--quiet=2", "echo"}), 125,
@@ -103,6 +113,8 @@ constexpr Refused kRefused[] = {
     {"host_budget", "16EiB", "is not valid: its unit is none of B, K, KiB, M, MiB, G, GiB, T, TiB"},
     {"min_block", "2097151", "is out of range 2MiB..1GiB (without a unit it means bytes)"},
     {"min_block", "1025MiB", "is out of range 2MiB..1GiB"},
+    {"scan_copies", "17MiB", "is out of range 0..16MiB"},
+    {"scan_copies", "some", "is not valid: it does not begin with a digit"},
     {"trace", "all", "is none of off, ops, stacks"},
     {"trace_max", "1023KiB", "is out of range 1MiB..16GiB"},
     {"profile_iterations", "101", "is out of range 0..100"},
@@ -148,6 +160,8 @@ TEST_CASE("refusals: wrong variables stop the run, unknown ones only if strict")
   CHECK(warned.code() == 0);
   CHECK(warned.out == "x\n");
   CHECK(warned.err.empty());  // the library warns, in processes that use CUDA
+  refused(call({"run", "--strict", "echo", "x"}, {{"TIDEPOOL_FOO", "1"}}), 125,
+          "run: unknown variable TIDEPOOL_FOO. See tidepool env");
   refused(
       call({"run", "--strict", "echo", "x"}, {{"TIDEPOOL_DEVICE_BUDGT", "16GiB"}}), 125,
       "run: unknown variable TIDEPOOL_DEVICE_BUDGT (did you mean TIDEPOOL_DEVICE_BUDGET?). See tidepool env");
@@ -244,6 +258,8 @@ TEST_CASE("help and version go to stdout and name every option") {
                            "--run-dir", "--quiet", "--disable", "--strict", "--verbose"}) {
     CHECK(help.out.find(flag) != std::string::npos);
   }
+  CHECK(help.out.find("    --clean=off\n") != std::string::npos);
+  CHECK(help.out.find("    -q, --quiet\n") != std::string::npos);
   CHECK(call({"run", "-q", "--help", "--no-such"}).code() == 0);
   CHECK(call({"--help"}).out.find("tidepool COMMAND --help") != std::string::npos);
   CHECK(call({"--version"}).out == "tidepool " TP_TEST_VERSION "\n");

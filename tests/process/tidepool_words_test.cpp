@@ -106,6 +106,8 @@ TEST_CASE("version: one line, more with -v, an object with --json") {
       false,
       false};
   if (std::filesystem::exists("/usr/bin/python3")) CHECK(run(reader).out == "int\n");
+  CHECK(call({"version", "-vh"}).out == call({"help", "version"}).out);
+  refused(call({"version", "-vv="}), "version: unknown option -vv");
   refused(call({"version", "now"}), "version: takes no arguments");
   refused(call({"version", "--jsn"}), "version: unknown option --jsn (did you mean --json?)");
   refused(call({"version", "--json=yes"}), "version: --json takes no value");
@@ -121,6 +123,7 @@ TEST_CASE("help: every command has one, and the overview names them all") {
     CHECK(help.err.empty());
     CHECK(help.out.find("usage: tidepool " + std::string(name)) == 0);
     CHECK(call({name, "-h"}).out == help.out);
+    CHECK(call({"help", name}).out == help.out);
   }
 }
 

@@ -64,7 +64,7 @@ std::string option_items() {
   std::string text;
   for (const OptionRow& row : option_rows()) {
     const bool is_switch = row.kind == OptionKind::kBool;
-    text += item(std::string_view(row.name) == "quiet" ? "-q" : "", tools::flag_of(row),
+    text += item(std::string_view(row.name) == "quiet" ? "-q" : "", tools::shown_flag(row),
                  is_switch ? "" : "value");
     text += paragraph(row.help);
     if (!is_switch) {

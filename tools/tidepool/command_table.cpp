@@ -124,9 +124,32 @@ std::string unknown_flag(std::string_view word, const std::vector<std::string>& 
   for (const std::string& flag : known) {
     if (stem.size() >= kTelling && flag.find(stem) != flag.npos) return suggest(flag);
   }
-  const auto* const meant =
-      nearest_item(wanted, known, [](const std::string& flag) -> std::string_view { return flag; });
+  // Without the dashes, which would make a short flag near to everything.
+  const auto* const meant = nearest_item(stem, known, [](const std::string& flag) -> std::string_view {
+    return std::string_view(flag).substr(2);
+  });
   return meant == nullptr ? text : suggest(*meant);
+}
+
+std::vector<FlagRow> bundled(std::string_view word, std::span<const FlagRow> flags) {
+  std::vector<FlagRow> switches;
+  if (word.size() < 3 || word[0] != '-' || word[1] == '-') return switches;
+  for (const char letter : word.substr(1)) {
+    const auto row = std::find_if(flags.begin(), flags.end(), [&](const FlagRow& f) {
+      return f.value.empty() && f.letter.size() == 2 && f.letter[1] == letter;
+    });
+    if (row == flags.end()) return {};
+    switches.push_back(*row);
+  }
+  return switches;
+}
+
+bool is_flag_word(std::string_view word) {
+  return word.starts_with("--");
+}
+
+std::string needs_value(std::string_view name, std::string_view wanted) {
+  return std::string(name) + " needs a value (" + std::string(wanted) + ")";
 }
 
 CommandWords read_words(std::string_view command, std::span<char*> words, std::size_t most_words) {
@@ -140,6 +163,13 @@ CommandWords read_words(std::string_view command, std::span<char*> words, std::s
     }
     if (word.size() < 2 || word[0] != '-') {
       got.words.push_back(word);
+      continue;
+    }
+    if (const std::vector<FlagRow> switches = bundled(word, flags); !switches.empty()) {
+      for (const FlagRow& each : switches) {
+        if (each.flag == "--help") return got.help = true, got;
+        got.flags.emplace_back(each.flag, "");
+      }
       continue;
     }
     const std::size_t equals = word.find('=');
@@ -158,11 +188,12 @@ CommandWords read_words(std::string_view command, std::span<char*> words, std::s
       if (equals != word.npos) return got.error = std::string(name) + " takes no value", got;
     } else if (equals != word.npos) {
       value = word.substr(equals + 1);
-    } else if (i + 1 < words.size() && std::string_view(words[i + 1]) != "--") {
+    } else if (i + 1 < words.size() && !is_flag_word(words[i + 1])) {
       value = words[++i];
     } else {
-      return got.error = std::string(name) + " needs a value (" + std::string(row->value) + ")", got;
+      return got.error = needs_value(name, row->value), got;
     }
+    if (row->value == kFileValue && value.empty()) return got.error = needs_value(name, row->value), got;
     got.flags.emplace_back(row->flag, value);
   }
   if (got.words.size() > most_words) {

@@ -63,6 +63,18 @@ CommandWords read_words(std::string_view command, std::span<char*> words, std::s
 std::optional<int> begin_command(std::string_view name, std::span<char*> words, std::size_t most_words,
                                  CommandWords& got);
 
+/// What the argument of a flag that names a file is called; an empty one is none.
+inline constexpr std::string_view kFileValue = "FILE";
+
+/// The switches of a word such as "-vq", in its order; empty if it is no such word.
+std::vector<FlagRow> bundled(std::string_view word, std::span<const FlagRow> flags);
+
+/// Can a word be no value, but the next flag (or "--")? A value that begins so is given as --flag=VALUE.
+bool is_flag_word(std::string_view word);
+
+/// "--config needs a value (FILE)".
+std::string needs_value(std::string_view name, std::string_view wanted);
+
 /// "unknown option --verbos (did you mean --verbose?)", where one of `known` is near.
 std::string unknown_flag(std::string_view word, const std::vector<std::string>& known);
 

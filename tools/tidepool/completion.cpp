@@ -46,6 +46,7 @@ std::vector<Completed> flags_to_complete(std::string_view command) {
 /// What a command's own arguments may be.
 std::string words_of(std::string_view command) {
   if (command == "completion") return std::string(kShells);
+  if (command == "bench") return "link";
   if (command != "explain") return "";
   std::string words;
   for (const MessageRow& row : message_rows()) words += std::string(words.empty() ? "" : " ") + row.code;

@@ -42,7 +42,10 @@ int dispatch(std::span<char*> words) {
   }
   const std::string_view word = words[0];
   if (word == "--help" || word == "-h" || word == "help") {
-    return std::fputs(overview_text().c_str(), stdout), 0;
+    if (words.size() == 1) return std::fputs(overview_text().c_str(), stdout), 0;
+    const CommandRow* const row = find_command(words[1]);
+    if (row == nullptr) return unknown(words[1]);
+    return std::fputs(usage_text(*row).c_str(), stdout), 0;
   }
   if (word == "--version") return version_command({});
   if (const CommandRow* const row = find_command(word)) {

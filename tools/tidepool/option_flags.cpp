@@ -16,6 +16,12 @@ std::vector<std::string> run_flags() {
   return flags;
 }
 
+/// The switches of `tidepool run` that have a letter, those of options.def with them.
+std::vector<FlagRow> lettered(std::vector<FlagRow> flags) {
+  flags.push_back({"run", "--quiet", "-q", "", ""});
+  return flags;
+}
+
 /// The row that a flag names exactly as flag_of() spells it, or null.
 const OptionRow* row_of_flag(std::string_view flag) {
   const auto rows = option_rows();
@@ -35,6 +41,11 @@ std::string flag_of(const OptionRow& row) {
   std::string flag = std::string("--") + row.name;
   std::replace(flag.begin(), flag.end(), '_', '-');
   return flag;
+}
+
+std::string shown_flag(const OptionRow& row) {
+  const bool is_on = row.kind == OptionKind::kBool && std::string_view(row.default_text) == "on";
+  return flag_of(row) + (is_on ? "=off" : "");
 }
 
 std::string range_of(const OptionRow& row) {
@@ -57,7 +68,7 @@ std::string options_help() {
     if (group != row.group) text += std::string("\n  ") + row.group + "\n";
     group = row.group;
     const bool is_switch = row.kind == OptionKind::kBool;
-    text += std::string("    ") + letter_of(row) + flag_of(row) + (is_switch ? "" : " VALUE") + "\n";
+    text += std::string("    ") + letter_of(row) + shown_flag(row) + (is_switch ? "" : " VALUE") + "\n";
     std::string about = row.help;
     if (!is_switch) {
       about += " (" + range_of(row);
@@ -73,6 +84,7 @@ RunArguments parse_run_arguments(std::span<char*> words, std::string* error) {
   RunArguments got;
   const auto scratch = std::make_unique<Options>(default_options());
   const std::vector<FlagRow> flags = flags_of("run");
+  const std::vector<FlagRow> letters = lettered(flags);
   std::size_t i = 0;
   for (; i < words.size(); ++i) {
     const std::string_view word = words[i];
@@ -81,6 +93,17 @@ RunArguments parse_run_arguments(std::span<char*> words, std::string* error) {
       break;
     }
     if (word.size() < 2 || word[0] != '-') break;
+    if (const std::vector<FlagRow> switches = bundled(word, letters); !switches.empty()) {
+      for (const FlagRow& each : switches) {
+        if (each.flag == "--help") return got.flags.help = true, got;
+        if (const OptionRow* const option = row_of_flag(each.flag)) {
+          got.options.emplace_back(option, "1");
+        } else {
+          got.flags.flags.emplace_back(each.flag, "");
+        }
+      }
+      continue;
+    }
     const std::size_t equals = word.find('=');
     const std::string_view name = word == "-q" ? "--quiet" : word.substr(0, equals);
     const auto flag = std::find_if(flags.begin(), flags.end(),
@@ -98,13 +121,12 @@ RunArguments parse_run_arguments(std::span<char*> words, std::string* error) {
     if (equals != word.npos) {
       value = word.substr(equals + 1);
     } else if (!is_switch) {
-      if (i + 1 == words.size() || std::string_view(words[i + 1]) == "--") {
-        const std::string wanted = row == nullptr ? std::string(flag->value) : range_of(*row);
-        return *error = std::string(name) + " needs a value (" + wanted + ")", got;
-      }
+      if (i + 1 == words.size() || is_flag_word(words[i + 1]))
+        return *error = needs_value(name, row == nullptr ? std::string(flag->value) : range_of(*row)), got;
       value = words[++i];
     }
     if (row == nullptr) {
+      if (flag->value == kFileValue && value.empty()) return *error = needs_value(name, flag->value), got;
       got.flags.flags.emplace_back(flag->flag, value);
       continue;
     }

@@ -14,6 +14,9 @@ namespace tidepool::tools {
 /// The flag of an option: "--device-budget".
 std::string flag_of(const OptionRow& row);
 
+/// The flag as help shows it: with "=off" for a switch that is on.
+std::string shown_flag(const OptionRow& row);
+
 /// What an option takes: "16MiB..100%", "off, cheap, full", "yes or no", "a path".
 std::string range_of(const OptionRow& row);
 
