@@ -1,4 +1,5 @@
 // Where the settings of a run come from: flags, variables, a file; and what --dry-run says of them.
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -99,7 +100,11 @@ TEST_CASE("config: a mistake is named with its line, and nothing starts") {
           "run: the file /no/such.toml cannot be read: No such file or directory");
   refused(call_in("/", "env --config /no/such.toml"),
           "env: the file /no/such.toml cannot be read: No such file or directory");
-  CHECK(call_in("/", "run --config / echo x").code() == 125);
+  refused(call_in("/", "run --config / echo x"), "run: the file / cannot be read: it is a folder");
+  REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  fs::remove(folder / "tidepool.toml");
+  fs::rename(folder / "pipe", folder / "tidepool.toml");
+  refused(call_in(folder.path(), "run echo x"), "run: the file tidepool.toml cannot be read: it is no file");
   refused(call_in("/", "run --config"), "run: --config needs a value (FILE)");
 }
 

@@ -96,6 +96,16 @@ ConfigFile parse_config(std::string_view text, const std::string& path) {
 ConfigFile read_config(std::string_view named) {
   ConfigFile config;
   const std::string path(named.empty() ? kUsual : named);
+  std::error_code ignored;
+  const auto kind = std::filesystem::status(path, ignored).type();
+  // What is named may be a pipe. What happens to lie here and is one would be waited for without end.
+  const bool is_usual_kind = kind == std::filesystem::file_type::regular ||
+                             kind == std::filesystem::file_type::not_found || !named.empty();
+  if (kind == std::filesystem::file_type::directory || !is_usual_kind) {
+    const bool is_folder = kind == std::filesystem::file_type::directory;
+    config.error = "the file " + path + " cannot be read: it is " + (is_folder ? "a folder" : "no file");
+    return config;
+  }
   std::ifstream file(path, std::ios::binary);
   const int problem = errno;
   if (!file.is_open()) {
@@ -103,12 +113,9 @@ ConfigFile read_config(std::string_view named) {
     config.error = "the file " + path + " cannot be read: " + std::strerror(problem);
     return config;
   }
-  std::error_code ignored;
   std::string text(kLargestFile + 1, '\0');
-  if (std::filesystem::is_directory(path, ignored) ||
-      (file.read(text.data(), static_cast<std::streamsize>(text.size())), file.bad())) {
-    return config.error = "the file " + path + " cannot be read", config;
-  }
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad()) return config.error = "the file " + path + " cannot be read", config;
   text.resize(static_cast<std::size_t>(file.gcount()));
   return parse_config(text, path);
 }
