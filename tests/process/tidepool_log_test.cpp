@@ -1,5 +1,6 @@
 // The logs that `tidepool run` writes from the rings of its processes.
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -219,13 +220,44 @@ TEST_CASE("log: events that came faster than they were written are counted in th
   CHECK(seen + lost == 20000);
 }
 
-TEST_CASE("log: what cannot be written is said, and the program is not disturbed") {
+TEST_CASE("log: is its owner's, and so is the folder that it is in") {
+  ScratchFolder folder;
+  const mode_t before = umask(022);
+  run(job("2", {"--log-file", folder / "%e/l.jsonl", "true"}));
+  run(job("30000/200", {"--run-dir", folder / "run", "--log-max", "1MiB", "true"}));
+  umask(before);
+  const auto mode_of = [](const std::string& path) {
+    return static_cast<unsigned>(fs::status(path).permissions()) & 0777U;
+  };
+  CHECK(mode_of(folder / "true") == 0700);
+  CHECK(mode_of(folder / "true/l.jsonl") == 0600);
+  const auto logs = logs_in(folder / "run");
+  CHECK(logs.size() == 2);  // and the one before
+  for (const std::string& log : logs) CHECK(mode_of((folder / "run") + "/" + log) == 0600);
+}
+
+TEST_CASE("log: a name under which none can be written is refused, and nothing is made") {
   ScratchFolder folder;
   write_file(folder / "file", "");
-  const Outcome got = run(job("2", {"--log-file", folder / "file/l.jsonl", "sh", "-c", "echo out; exit 3"}));
-  CHECK(got.code() == 3);
-  CHECK(got.out == "out\n");
-  CHECK(got.err.find("tidepool: warning: the log is not complete: ") == 0);
+  fs::create_directory(folder / "sub");
+  REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  const auto refused = [&](const std::string& name, const std::string& why) {
+    const Outcome got = run(job("2", {"--log-file", name, "echo", "x"}));
+    INFO(name);
+    CHECK(got.code() == 125);
+    CHECK(got.out.empty());
+    CHECK(got.err == "tidepool: run: the log " + name + " cannot be written: " + why + "\n");
+  };
+  refused(folder / "no/such/l.jsonl", "there is no folder " + (folder / "no/such"));
+  refused(folder / "no/%e/l.jsonl", "there is no folder " + (folder / "no"));
+  refused(folder / "file/l.jsonl", "there is no folder " + (folder / "file"));
+  refused("no-such-folder/%p", "there is no folder no-such-folder");
+  refused(folder / "sub", "it is a folder");
+  refused(folder / "pipe", "it is no file");
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"file", "pipe", "sub"});
+}
+
+TEST_CASE("log: a name that makes no sense is refused") {
   const Outcome wrong = run(job("2", {"--log-file", "%z", "echo", "x"}));
   CHECK(wrong.code() == 125);
   CHECK(wrong.err ==

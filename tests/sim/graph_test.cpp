@@ -1,6 +1,7 @@
 // Programs that use graphs in less memory than they ask for: what graphs name stays on the device, what they
 // do not name moves, before, between and after their launches.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <sstream>
@@ -63,8 +64,12 @@ TEST_CASE("graph: a trace with timed kernels is no matter of captures") {
   REQUIRE(plain.outcome.code() == 0);
   for (int seed = 1; seed <= seeds_of_sweep(); ++seed) {
     INFO("seed " << seed);
-    const DeviceRun got = run_job(seed, "64MiB", {"--trace", "ops"}, job);
+    const ScratchFolder folder;  // where nothing is kept, nothing is recorded
+    const DeviceRun got = run_job(seed, "64MiB", {"--run-dir", folder.path(), "--trace", "ops"}, job);
     INFO(got.outcome.err);
+    const auto kept = names_in(folder.path());
+    CHECK(std::any_of(kept.begin(), kept.end(),
+                      [](const std::string& name) { return name.ends_with(".tptrace"); }));
     CHECK(got.outcome.code() == 0);
     CHECK(got.outcome.out == plain.outcome.out);
   }

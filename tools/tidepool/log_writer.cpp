@@ -25,6 +25,18 @@ constexpr std::size_t kPredecessors = 1;
 /// Logs that are open at a time. A run may have more processes than a process may have files.
 constexpr std::size_t kMostOpen = 64;
 
+/// Logs hold command lines: like the rest of a run they are their owner's. The command has one thread.
+class PrivateFiles {
+ public:
+  PrivateFiles() : before_(umask(077)) {}
+  ~PrivateFiles() { umask(before_); }
+  PrivateFiles(const PrivateFiles&) = delete;
+  PrivateFiles& operator=(const PrivateFiles&) = delete;
+
+ private:
+  const mode_t before_;
+};
+
 /// "log.jsonl" and "-1" are "log-1.jsonl"; "log.1.jsonl" is the predecessor of a log.
 std::string with_suffix(const std::string& path, const std::string& suffix) {
   const std::filesystem::path whole(path);
@@ -116,6 +128,7 @@ void LogWriter::find_rings() {
 }
 
 std::uint64_t LogWriter::drain_all(bool is_last) {
+  const PrivateFiles here;
   find_rings();
   std::uint64_t most = 0;
   std::size_t open = 0;
@@ -146,6 +159,7 @@ Nanos LogWriter::drain() {
 }
 
 void LogWriter::finish(std::int64_t pid, const Ending& ending, Nanos took) {
+  const PrivateFiles here;
   drain_all(true);
   Log* last = nullptr;
   for (const auto& [ring, log] : logs_) {

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "tools/tidepool/command_table.h"
 #include "tools/tidepool/config_file.h"
@@ -50,6 +52,33 @@ std::optional<std::string> prepare_preload(const std::string& program) {
   if (check.exit_code != 0) return check.complaint;
   setenv("LD_PRELOAD", preload_list(getenv("LD_PRELOAD"), library).c_str(), 1);
   return std::nullopt;
+}
+
+/// Why no log can be written under this name, as far as it can be told before anything is filled in. A folder
+/// that is not there is a slip of the pen, and would be made; one below %p and its like is made on purpose.
+std::string log_problem(const std::string& name) {
+  const std::string fixed = name.substr(0, name.find('%'));
+  const std::size_t slash = fixed.rfind('/');
+  const std::string folder = slash == fixed.npos ? "." : fixed.substr(0, std::max<std::size_t>(slash, 1));
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored)) return "there is no folder " + folder;
+  const auto kind = std::filesystem::status(name, ignored).type();
+  using std::filesystem::file_type;
+  if (kind == file_type::directory) return "it is a folder";
+  if (kind == file_type::fifo || kind == file_type::socket) return "it is no file";
+  return "";
+}
+
+/// What is recorded below a private folder goes with the run: it is not recorded, and said so.
+void check_trace(RunPlan& plan) {
+  Options& options = *plan.options;
+  if (options.trace == TraceLevel::kOff || !plan.run_dir.empty()) return;
+  if (!options.quiet) {
+    say("warning: nothing is recorded: --trace %s needs a folder that stays. Name one with --run-dir",
+        options.trace == TraceLevel::kStacks ? "stacks" : "ops");
+  }
+  options.trace = TraceLevel::kOff;
+  setenv(find_option("TIDEPOOL_TRACE")->variable, "off", 1);
 }
 
 std::vector<std::string> environment() {
@@ -102,10 +131,11 @@ std::optional<int> prepare_run(std::span<char*> words, RunPlan& plan) {
   TemplateValues values = template_values(program.path);
   values.run_folder = "/";
   (void)fill_template(plan.options->log_file.c_str(), values, &error);
-  if (!error.empty()) {
-    return refuse(std::string("the name of the log ") + plan.options->log_file.c_str() +
-                  " is not valid: " + error);
-  }
+  const std::string log = plan.options->log_file.c_str();
+  if (!error.empty()) return refuse("the name of the log " + log + " is not valid: " + error);
+  if (const std::string why = log.empty() ? "" : log_problem(log); !why.empty())
+    return refuse("the log " + log + " cannot be written: " + why);
+  check_trace(plan);
   return std::nullopt;
 }
 
