@@ -96,6 +96,45 @@ TEST_CASE("summary: silent where no process used CUDA, unless asked, and with -q
                 "asked for any, there is no driver (libcuda.so.1), or something cleared LD_PRELOAD.\n"));
   CHECK(run(job(tmp, {"-q", "true"})).err.empty());
   CHECK(run(job(tmp, {"--quiet", "-v", "true"})).err.empty());
+  CHECK(run(job(tmp, {"-vq", "true"})).err.empty());
+}
+
+TEST_CASE("summary: whoever names a budget is told that there was nothing to keep within it") {
+  ScratchFolder tmp;
+  const char* const line =
+      "tidepool: done in @ (exit 0). No process held device memory that Tidepool manages: none asked for "
+      "any, "
+      "there is no driver (libcuda.so.1), or something cleared LD_PRELOAD.\n";
+  CHECK(matches(run(job(tmp, {"--device-budget", "8GiB", "true"}, "")).err, line));
+  CHECK(run(job(tmp, {"--device-budget", "8GiB", "-q", "true"}, "")).err.empty());
+  // A variable may be meant for all that a shell starts.
+  Job exported = job(tmp, {"true"}, "");
+  exported.variables.emplace_back("TIDEPOOL_DEVICE_BUDGET", "8GiB");
+  CHECK(run(exported).err.empty());
+}
+
+TEST_CASE("run folder: a trace is recorded only where it stays, and that is said before the program starts") {
+  ScratchFolder tmp;
+  const std::string line =
+      "tidepool: warning: nothing is recorded: --trace ops needs a folder that stays. Name one with "
+      "--run-dir\n";
+  const std::vector<std::string> show = {"printenv", "TIDEPOOL_TRACE"};
+  Job plain = job(tmp, {"--trace", "ops"}, "");
+  plain.words.insert(plain.words.end(), show.begin(), show.end());
+  const Outcome got = run(plain);
+  CHECK(got.err == line);
+  CHECK(got.out == "off\n");
+  Job variable = job(tmp, show, "");
+  variable.variables.emplace_back("TIDEPOOL_TRACE", "stacks");
+  CHECK(run(variable).err ==
+        "tidepool: warning: nothing is recorded: --trace stacks needs a folder that stays. "
+        "Name one with --run-dir\n");
+  Job kept = job(tmp, {"--run-dir", tmp / "kept", "--trace", "ops", "printenv", "TIDEPOOL_TRACE"}, "");
+  CHECK(run(kept).err.empty());
+  CHECK(run(kept).out == "ops\n");
+  const Outcome quiet = run(job(tmp, {"-q", "--trace", "ops", "printenv", "TIDEPOOL_TRACE"}, ""));
+  CHECK(quiet.err.empty());
+  CHECK(quiet.out == "off\n");
 }
 
 TEST_CASE("summary: switched off, the run says so if asked") {

@@ -50,6 +50,14 @@ std::optional<RunFolder>& make_folder(const RunPlan& plan, std::optional<RunFold
   return folder;
 }
 
+/// Whoever names a budget is told where nothing was there to be kept within it.
+bool names_a_budget(const RunPlan& plan) {
+  const auto& given = plan.arguments.options;
+  return std::any_of(given.begin(), given.end(), [](const auto& option) {
+    return std::string_view(option.first->name) == "device_budget";
+  });
+}
+
 /// A log is written where it will be found: not below a folder that goes with the run.
 bool wants_log(const RunPlan& plan) {
   const std::string_view name = plan.options->log_file.c_str();
@@ -103,7 +111,7 @@ int run_command(std::span<char*> words) {
   }
   if (log) log->finish(ending.pid, ending, took);
   if (log && !log->problem().empty()) say("warning: the log is not complete: %s", log->problem().c_str());
-  if (folder && !quiet) say_summary(*folder, run_id, ending, took, verbose);
+  if (folder && !quiet) say_summary(*folder, run_id, ending, took, verbose || names_a_budget(plan));
   if (!folder && !quiet && verbose) {
     say("done (%s). Tidepool is switched off (--mode off or --disable, or their variables): nothing was "
         "managed.",
