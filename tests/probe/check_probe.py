@@ -288,6 +288,10 @@ def check_words(runner):
     refused(["vmm", "--device", "-1"], "--device -1: want a number from 0 to 1023")
     refused(["vmm", "--seconds", "nan"], "--seconds nan: want seconds from 0.1 to 3600")
     refused(["vmm", "rates"], "one section at a time: 'vmm' or 'rates'")
+    bench = [runner.probe, "link", "--table", "--seconds", "x"]  # as `tidepool bench link` calls it
+    done = subprocess.run(bench, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (125, ""), done
+    assert done.stderr == "tidepool: bench: --seconds x: want seconds from 0.1 to 3600\n", done.stderr
     for word in ("--help", "--list"):
         done = subprocess.run([runner.probe, word], capture_output=True, text=True, timeout=60, check=True)
         assert all(section in done.stdout for section in ("vmm", "aliasing", "sharing", "rates", "launch", "faults")), done

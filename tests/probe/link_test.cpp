@@ -1,5 +1,7 @@
 // What `tidepool bench link` measures on a simulated device is what that device was told to be.
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -74,6 +76,21 @@ TEST_CASE("bench link: on a simulated H100 it measures that device's profile, wi
 
 TEST_CASE("bench link: on a simulated RTX 4090 it measures that device's profile, within 5 %") {
   judge("rtx4090");
+}
+
+TEST_CASE("bench link: what is no file is not replaced by the profile, and a full stdout is said") {
+  const ScratchFolder folder;
+  REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  const std::string bench = kSimgpu + " --device h100 -- " + kTidepool + " bench link --quick --output ";
+  const Outcome pipe = run({{"/bin/sh", "-c", bench + (folder / "pipe")}, "", {}, false, false});
+  CHECK(pipe.code() == 125);
+  CHECK(pipe.err == "tidepool: bench: nothing was measured: the profile " + (folder / "pipe") +
+                        " cannot be written: that is no file\n");
+  CHECK(std::filesystem::is_fifo(folder / "pipe"));
+  const Outcome full =
+      run({{"/bin/sh", "-c", bench + (folder / "p.toml") + " >/dev/full"}, "", {}, false, false});
+  CHECK(full.code() == 125);
+  CHECK(full.err == "tidepool: bench: stdout cannot be written\n");
 }
 
 TEST_CASE("bench link: a part that grows with the size is found") {

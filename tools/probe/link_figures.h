@@ -29,6 +29,10 @@ LinkFigures measure_link(const Run& run);
 /// Where a number of such a profile comes from.
 std::string_view profile_remark(std::string_view table, std::string_view key);
 
+/// Throws std::runtime_error with one line if something that is no file (a folder, a device, a link) is
+/// there: a profile would take its place.
+void expect_file(const std::string& path);
+
 /// Writes the profile, whole or not at all, and makes the folder for it. Returns the path; `output` empty:
 /// the usual one. Throws std::runtime_error with one line that says what could not be written.
 std::string write_profile(const DeviceProfile& profile, const std::string& output, bool simulated);

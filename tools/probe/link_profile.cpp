@@ -52,12 +52,20 @@ std::string_view profile_remark(std::string_view table, std::string_view key) {
   return "measured";
 }
 
+void expect_file(const std::string& path) {
+  std::error_code ignored;
+  const fs::file_status there = fs::symlink_status(path, ignored);
+  if (fs::exists(there) && !fs::is_regular_file(there))
+    throw std::runtime_error("the profile " + path + " cannot be written: that is no file");
+}
+
 std::string write_profile(const DeviceProfile& profile, const std::string& output, bool simulated) {
   const fs::path path = output.empty()
                             ? state_folder() / "tidepool" / "profiles" /
                                   (file_name_of(profile.name) + (simulated ? ".simulated" : "") + ".toml")
                             : fs::path(output);
   std::error_code error;
+  expect_file(path.string());
   if (output.empty()) fs::create_directories(path.parent_path(), error);
   // Beside its place, so that nobody reads half of it and a write that fails leaves what was there.
   const std::string beside = path.string() + "." + std::to_string(::getpid()) + ".new";

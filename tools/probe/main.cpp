@@ -47,8 +47,11 @@ void print_help() {
       "  --help        this text\n");
 }
 
-int refuse(const std::string& why) {
-  std::fprintf(stderr, "tidepool-probe: error: %s\n", why.c_str());
+/// Under the name by which it was called: only `tidepool bench` asks for a table.
+int refuse(std::span<char* const> words, const std::string& why) {
+  const bool is_bench =
+      std::any_of(words.begin(), words.end(), [](std::string_view word) { return word == "--table"; });
+  std::fprintf(stderr, "%s: %s\n", is_bench ? "tidepool: bench" : "tidepool-probe: error", why.c_str());
   return kExitRefused;
 }
 
@@ -60,11 +63,11 @@ int dispatch(std::span<char* const> words) {
   try {
     options = parse_options(words, names);
   } catch (const UsageError& wrong) {
-    return refuse(wrong.what());
+    return refuse(words, wrong.what());
   }
   if (options.help || options.list) {
     (options.help ? print_help : print_list)();
-    return std::fflush(stdout) == 0 ? 0 : refuse("stdout cannot be written");
+    return std::fflush(stdout) == 0 ? 0 : refuse(words, "stdout cannot be written");
   }
   const Section* section = std::find_if(std::begin(kSections), std::end(kSections),
                                         [&](const Section& s) { return s.name == options.section; });

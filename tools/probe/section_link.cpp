@@ -48,6 +48,7 @@ void print_table(const LinkFigures& figures, const std::string& source) {
 }
 
 std::string measure_and_write(const Run& run, LinkFigures* figures) {
+  if (!run.options.output.empty()) expect_file(run.options.output);  // before minutes are spent
   *figures = measure_link(run);
   figures->profile.source = source_of(run);
   return write_profile(figures->profile, run.options.output, run.gpu.is_simulated());
@@ -82,7 +83,9 @@ int print_link(const Options& options) {
   } catch (const std::exception& failure) {
     return fail(failure.what());
   }
-  return std::fflush(stdout) == 0 ? EXIT_SUCCESS : fail("stdout cannot be written");
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return EXIT_SUCCESS;
+  std::fputs("tidepool: bench: stdout cannot be written\n", stderr);
+  return kExitRefused;
 }
 
 }  // namespace tidepool::probe
