@@ -48,10 +48,11 @@ TEST_CASE("doctor: which driver and device there are") {
   CHECK(good.code() == 0);
   CHECK(has_line(good.out, "PASS driver of CUDA 12.9: " + kOddDriver + "/libcuda.so.1"));
   CHECK(has_line(good.out, "PASS GPU 0 Odd, 8.0 GiB"));
-  CHECK(has_line(with_driver("old").out,
-                 "WARN driver of CUDA 11.8: " + kOddDriver +
-                     "/libcuda.so.1, which lacks what Tidepool needs: programs run without it\n"
-                     "     -> install a driver of CUDA 12.4 or newer"));
+  CHECK(has_line(
+      with_driver("old").out,
+      "WARN driver of CUDA 11.8: " + kOddDriver +
+          "/libcuda.so.1, which lacks what Tidepool needs: nothing moves, memory is watched at most\n"
+          "     -> install a driver of CUDA 12.4 or newer"));
   CHECK(has_line(with_driver("plain").out,
                  "WARN GPU 0 Odd, 8.0 GiB: no virtual memory calls, so its memory cannot be moved\n"
                  "     -> use another device"));
@@ -94,6 +95,16 @@ TEST_CASE("doctor: what tidepool run would refuse is a problem, with exit code 1
       {{"/bin/sh", "-c", "cd " + folder.path() + " && exec " + kTidepool + " doctor"}, "", {}, false, false});
   CHECK(file.code() == 1);
   CHECK(has_line(file.out, "FAIL tidepool.toml:1: there is no option nonsense\n     -> correct the file"));
+  CHECK(file.out.find("options are valid") == std::string::npos);
+  write_file(folder / "tidepool.toml", "disable = true\n");
+  CHECK(has_line(run({{"/bin/sh", "-c", "cd " + folder.path() + " && exec " + kTidepool + " doctor"},
+                      "",
+                      {},
+                      false,
+                      false})
+                     .out,
+                 "WARN Tidepool is switched off\n     -> tidepool env tells by what: TIDEPOOL_DISABLE or "
+                 "TIDEPOOL_MODE"));
 }
 
 TEST_CASE("doctor: limits, other preloads and PyTorch's settings") {
@@ -141,6 +152,10 @@ TEST_CASE("doctor: the program, before it is started") {
                      " is linked statically, so no library can be put in front of it. Link it dynamically"));
   CHECK(has_line(about("no-such-program").out,
                  "FAIL there is no program 'no-such-program'\n     -> give the program's path"));
+  write_file(folder / "plain", "text");
+  CHECK(has_line(
+      about(folder / "plain").out,
+      "FAIL " + (folder / "plain") + " cannot be executed\n     -> chmod +x it, if it is a program"));
   write_file(folder / "script", "#!/bin/bash\nexit 9\n", 0755);
   CHECK(has_line(about(folder / "script").out, "PASS " + (folder / "script") + " is a script for it"));
   CHECK(about(folder / "script").code() == 0);

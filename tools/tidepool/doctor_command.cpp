@@ -4,6 +4,7 @@
 
 #include "tools/tidepool/command_table.h"
 #include "tools/tidepool/commands.h"
+#include "tools/tidepool/console.h"
 #include "tools/tidepool/doctor.h"
 #include "tools/tidepool/elf_file.h"
 #include "tools/tidepool/json_text.h"
@@ -68,7 +69,11 @@ Finding runtime_of(const ElfFacts& facts, const std::string& file) {
 
 std::vector<Finding> examine_program(const char* name) {
   const ProgramCheck found = find_program(name);
-  if (found.exit_code != 0) return {{Verdict::kFail, found.complaint, "give the program's path"}};
+  if (found.exit_code != 0) {
+    const bool is_there = found.exit_code == kExitNotExecutable;
+    return {{Verdict::kFail, found.complaint,
+             is_there ? "chmod +x it, if it is a program" : "give the program's path"}};
+  }
   const ProgramCheck check = check_preloadable(found.path, library_path());
   if (check.exit_code != 0) return {{Verdict::kFail, check.complaint, ""}};
   const std::string file = executed_file(found.path);

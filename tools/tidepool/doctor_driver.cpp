@@ -79,7 +79,7 @@ void tell_devices(int fd, void* driver) {
   const std::string what = "driver of CUDA " + version_text(version) + ": " + path;
   if (version < kOldestDriver || dlsym(driver, "cuFuncGetParamInfo") == nullptr ||
       dlsym(driver, "cuMemCreate") == nullptr) {
-    tell(fd, 'W', what + ", which lacks what Tidepool needs: programs run without it",
+    tell(fd, 'W', what + ", which lacks what Tidepool needs: nothing moves, memory is watched at most",
          "install a driver of CUDA 12.4 or newer");
   } else {
     tell(fd, 'P', what);

@@ -34,18 +34,18 @@ Finding library() {
 }
 
 void variables(std::vector<Finding>& findings, Options& options) {
-  if (const auto problem = apply_config(""))
-    findings.push_back({Verdict::kFail, *problem, "correct the file"});
+  const auto problem = apply_config("");
+  if (problem) findings.push_back({Verdict::kFail, *problem, "correct the file"});
   const auto issues = std::make_unique<OptionIssues>();
   options = load_options(environ, issues.get());
   for (const OptionIssue& issue : issues->kept()) {
     const bool is_refused = !issue.is_unknown || options.strict;
     findings.push_back({is_refused ? Verdict::kFail : Verdict::kWarn, issue.text, "see tidepool env"});
   }
-  if (issues->count() == 0) findings.push_back({Verdict::kPass, "options are valid", ""});
+  if (issues->count() == 0 && !problem) findings.push_back({Verdict::kPass, "options are valid", ""});
   if (is_off(options))
-    findings.push_back(
-        {Verdict::kWarn, "Tidepool is switched off", "unset TIDEPOOL_DISABLE and TIDEPOOL_MODE"});
+    findings.push_back({Verdict::kWarn, "Tidepool is switched off",
+                        "tidepool env tells by what: TIDEPOOL_DISABLE or TIDEPOOL_MODE"});
 }
 
 Finding run_folder() {
