@@ -35,7 +35,6 @@ void pause_between_queries(int round) noexcept {
 
 }  // namespace
 
-std::atomic<int> captures_under_way{0};
 std::atomic<bool> blocking_streams_exist{false};
 
 StreamTable::StreamTable(Device& device) noexcept : device_(device) {

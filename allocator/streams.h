@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "allocator/block.h"
+#include "allocator/captures.h"
 #include "allocator/device.h"
 
 namespace tidepool::runtime {
@@ -32,11 +33,6 @@ constexpr int peer_of(StreamHandle stream) noexcept {
 constexpr StreamHandle handle_at_home(StreamHandle stream) noexcept {
   return StreamHandle{static_cast<std::uint64_t>(stream) << 16 >> 16};
 }
-
-/// How many captures of streams into graphs are under way in the process. Whoever sees captures begin and end
-/// keeps it; more than there are costs some driver calls, fewer would spoil a capture. Meanwhile each draw is
-/// marked, since nothing can be recorded any more in a stream that has come to be captured.
-extern std::atomic<int> captures_under_way;
 
 /// True once the process may have a blocking stream: one that the legacy stream waits for, and that waits for
 /// it (CUDA runtime API, stream synchronization behavior). Then each operation in the legacy stream is a

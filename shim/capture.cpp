@@ -33,7 +33,7 @@ class Captures {
     const auto end = std::remove_if(known_.begin(), known_.end(), is);
     const auto gone = static_cast<int>(known_.end() - end);
     known_.erase(end, known_.end());
-    runtime::captures_under_way.fetch_sub(gone, std::memory_order_seq_cst);
+    runtime::end_captures(gone);
   }
 
  private:
@@ -64,15 +64,12 @@ bool ask_if_capturing(CUstream stream, bool per_thread) noexcept {
 
 // Counted before the call, since other threads' launches must mark their streams before one of them joins.
 void capture_begins() noexcept {
-  runtime::captures_under_way.fetch_add(1, std::memory_order_seq_cst);
+  runtime::begin_capture();
   for_each_managed([](const ManagedDevice& device) { device.runtime->capture_begins(); });
 }
 
 void capture_has_begun(bool has_begun, CUstream stream, bool per_thread) noexcept {
-  if (!has_begun) {
-    runtime::captures_under_way.fetch_sub(1, std::memory_order_seq_cst);
-    return;
-  }
+  if (!has_begun) return runtime::end_captures(1);
   const runtime::DriverTable& driver = active_driver().runtime;
   Capture capture{nullptr, named(stream, per_thread), nullptr};
   CUresult asked = CUDA_SUCCESS;

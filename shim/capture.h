@@ -2,7 +2,7 @@
 
 #include <cuda.h>
 
-#include "allocator/streams.h"
+#include "allocator/captures.h"
 #include "shim/real_driver.h"
 
 namespace tidepool::shim {

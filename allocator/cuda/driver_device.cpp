@@ -3,6 +3,7 @@
 #include <array>
 #include <new>
 
+#include "allocator/captures.h"
 #include "allocator/streams.h"
 
 namespace tidepool::runtime {
@@ -21,16 +22,12 @@ CUevent raw(EventHandle event) noexcept {
   return reinterpret_cast<CUevent>(static_cast<std::uintptr_t>(event));
 }
 
-bool is_capturing() noexcept {
-  return captures_under_way.load(std::memory_order_acquire) > 0;
-}
-
 }  // namespace
 
 class DriverDevice::Current {
  public:
   explicit Current(const DriverDevice& device) noexcept : driver_(device.driver_) {
-    if (is_capturing()) [[unlikely]]
+    if (own_.beside_capture()) [[unlikely]]
       relaxed_ = driver_.cuThreadExchangeStreamCaptureMode(&mode_) == CUDA_SUCCESS;
     if (device.has_ended()) [[unlikely]]
       return;
@@ -47,6 +44,16 @@ class DriverDevice::Current {
   Current(const Current&) = delete;
   Current& operator=(const Current&) = delete;
 
+  [[nodiscard]] bool beside_capture() const noexcept { return own_.beside_capture(); }
+  /// For a call that puts something into the stream: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED if it is captured.
+  CUresult refuse_captured(CUstream stream) const noexcept {
+    if (!beside_capture()) [[likely]]
+      return CUDA_SUCCESS;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    const CUresult asked = driver_.cuStreamIsCapturing(stream, &status);
+    if (asked != CUDA_SUCCESS) return asked;
+    return status == CU_STREAM_CAPTURE_STATUS_NONE ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
   /// The error that kept the context from being made current, or the call's own answer.
   template <class Call>
   Status operator()(Call&& call) noexcept {
@@ -54,6 +61,7 @@ class DriverDevice::Current {
   }
 
  private:
+  const OwnCall own_;
   const DriverTable& driver_;
   CUcontext before_ = nullptr;
   Status status_ = kOk;
@@ -174,19 +182,11 @@ Status DriverDevice::destroy_event(EventHandle event) noexcept {
   return Current(*this)([&] { return driver_.cuEventDestroy_v2(raw(event)); });
 }
 
-CUresult DriverDevice::refuse_captured(CUstream stream) const noexcept {
-  if (!is_capturing()) [[likely]]
-    return CUDA_SUCCESS;
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  const CUresult asked = driver_.cuStreamIsCapturing(stream, &status);
-  if (asked != CUDA_SUCCESS) return asked;
-  return status == CU_STREAM_CAPTURE_STATUS_NONE ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-}
-
 Status DriverDevice::record(EventHandle event, StreamHandle stream) noexcept {
   if (has_ended()) return kOk;
-  return Current(*this)([&] {
-    const CUresult refused = refuse_captured(raw(stream));
+  Current current(*this);
+  return current([&] {
+    const CUresult refused = current.refuse_captured(raw(stream));
     return refused != CUDA_SUCCESS ? refused : driver_.cuEventRecord(raw(event), raw(stream));
   });
 }
@@ -220,8 +220,9 @@ Status DriverDevice::prepare_hash(DevicePtr memory) noexcept {
 
 Status DriverDevice::hash_to_host(void* host, DevicePtr device, Bytes size, StreamHandle stream) noexcept {
   if (size.count() == 0) return kInvalidValue;
-  return Current(*this)([&] {
-    const CUresult refused = refuse_captured(raw(stream));
+  Current current(*this);
+  return current([&] {
+    const CUresult refused = current.refuse_captured(raw(stream));
     if (refused != CUDA_SUCCESS) return refused;
     return static_cast<CUresult>(hasher_.hash(host, raw(device), size.count(), raw(stream)).code());
   });
@@ -239,8 +240,9 @@ Status DriverDevice::unregister_host(void* base) noexcept {
 
 Status DriverDevice::synchronize() noexcept {
   if (has_ended()) return kOk;
-  if (is_capturing()) return status_of(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-  return Current(*this)([&] { return driver_.cuCtxSynchronize(); });
+  Current current(*this);
+  if (current.beside_capture()) return status_of(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  return current([&] { return driver_.cuCtxSynchronize(); });
 }
 
 }  // namespace tidepool::runtime

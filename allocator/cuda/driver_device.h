@@ -19,7 +19,8 @@ namespace tidepool::runtime {
 ///
 /// While a stream is being captured, calls here do not disturb it (relaxed capture mode for their duration);
 /// what would do so anyway, waiting for the whole device and recording or hashing in a stream that is
-/// captured, is refused with CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED without asking the driver.
+/// captured, is refused with CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED without asking the driver. A capture that
+/// another thread is about to begin waits for calls that are under way (OwnCall).
 class DriverDevice final : public Device {
  public:
   /// Errors are the driver's, as they are; kOutOfMemory if the host has no memory for the object;
@@ -70,8 +71,6 @@ class DriverDevice final : public Device {
   DriverDevice(const DriverTable& driver, CUdevice ordinal, CUcontext context) noexcept
       : driver_(driver), ordinal_(ordinal), context_(context), hasher_(driver) {}
   Status read_facts() noexcept;
-  /// CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED for a stream that is being captured. The context is current.
-  CUresult refuse_captured(CUstream stream) const noexcept;
   [[nodiscard]] CUmemAllocationProp properties() const noexcept;
 
   const DriverTable& driver_;

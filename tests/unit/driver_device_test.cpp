@@ -1,9 +1,12 @@
 #include "allocator/cuda/driver_device.h"
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <memory>
+#include <thread>
 
-#include "allocator/streams.h"
+#include "allocator/captures.h"
 
 /// What DriverDevice decides before it asks the driver. The rest is judged by tests/contract.
 namespace tidepool::runtime {
@@ -12,6 +15,20 @@ namespace {
 CUstreamCaptureStatus g_status = CU_STREAM_CAPTURE_STATUS_NONE;
 int g_relaxed = 0;  ///< exchanges of the thread's capture mode
 int g_records = 0;
+
+std::thread g_capturer;               ///< begins a capture while a call of ours is under way
+std::atomic<bool> g_captured{false};  ///< as the driver sees it
+std::atomic<bool> g_spoilt{false};    ///< a call came that the capture does not survive
+
+/// Another thread begins a capture, as the hook does; the driver knows of it if it got so far within 50 ms.
+void capture_elsewhere() {
+  g_capturer = std::thread([] {
+    begin_capture();
+    g_captured = true;
+  });
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+  while (!g_captured && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+}
 
 DriverTable driver_of_stubs() {
   DriverTable driver;
@@ -74,6 +91,63 @@ TEST_CASE("driver device: a stream that is being captured is neither recorded in
   CHECK(g_records == 2);
   CHECK(g_relaxed == 2 * 4);  // relaxed for the call, then the thread's own again
   captures_under_way = 0;
+}
+
+// Between the question whether anything is captured and the call of the driver.
+TEST_CASE("driver device: a capture that another thread begins waits for the calls that do not know of it") {
+  DriverTable driver = driver_of_stubs();
+  driver.cuCtxGetCurrent = [](CUcontext* context) {
+    if (!g_capturer.joinable()) capture_elsewhere();
+    *context = reinterpret_cast<CUcontext>(std::uintptr_t{1});
+    return CUDA_SUCCESS;
+  };
+  driver.cuCtxSynchronize = [] {
+    g_spoilt = g_spoilt || g_captured;
+    return CUDA_SUCCESS;
+  };
+  driver.cuEventQuery = [](CUevent) {
+    g_spoilt = g_spoilt || g_captured;
+    return CUDA_SUCCESS;
+  };
+  driver.cuMemHostRegister_v2 = [](void*, std::size_t, unsigned) {
+    g_spoilt = g_spoilt || g_captured;
+    return CUDA_SUCCESS;
+  };
+  const auto made = DriverDevice::create(driver, 0);
+  REQUIRE(made.ok());
+  const std::unique_ptr<DriverDevice> device(*made);
+  const auto survives = [&](auto&& call) {
+    REQUIRE(call().ok());
+    g_capturer.join();
+    CHECK(g_captured);
+    CHECK_FALSE(g_spoilt);
+    g_captured = g_spoilt = false;
+    end_captures(1);
+  };
+  survives([&] { return device->synchronize(); });
+  survives([&] { return device->query(EventHandle{9}); });
+  survives([&] { return device->register_host(nullptr, MiB(1)); });
+  CHECK(captures_under_way == 0);
+}
+
+// As long as that, a call waits for the device; it was past the driver's look for captures long ago.
+TEST_CASE("driver device: a capture does not wait for all that another thread waits for") {
+  DriverTable driver = driver_of_stubs();
+  driver.cuCtxSynchronize = [] {
+    const auto start = std::chrono::steady_clock::now();
+    capture_elsewhere();
+    while (!g_captured && std::chrono::steady_clock::now() - start < std::chrono::seconds(60))
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return CUDA_SUCCESS;
+  };
+  const auto made = DriverDevice::create(driver, 0);
+  REQUIRE(made.ok());
+  const std::unique_ptr<DriverDevice> device(*made);
+  REQUIRE(device->synchronize().ok());
+  CHECK(g_captured.exchange(false));
+  g_capturer.join();
+  CHECK(device->synchronize() == Status(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED));
+  end_captures(1);
 }
 
 }  // namespace tidepool::runtime
