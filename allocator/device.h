@@ -59,6 +59,13 @@ enum class StreamHandle : std::uint64_t {};
 /// An event (CUevent).
 enum class EventHandle : std::uint64_t {};
 
+/// True for the errors after which a device is lost to the process (cuda.h: "the process must be terminated
+/// and relaunched"): the next calls answer the same.
+constexpr bool loses_device(Status status) noexcept {
+  const int code = status.code();
+  return code == 700 || code == 702 || code == 710 || (code >= 714 && code <= 719) || code == 721;
+}
+
 /// The device as the runtime sees it: everything that residency needs and nothing else. Implemented over the
 /// CUDA driver (allocator/cuda) and in memory for tests (tests/fakes); one contract suite judges both.
 ///

@@ -26,7 +26,7 @@ Status Residency::acquire(Block& block) noexcept {
       block.extents.pop_back();
     }
     if (!device_error_.ok()) return device_error_;
-    return refuse(block.span);
+    return pool_.lost().ok() ? refuse(block.span) : pool_.lost();
   }
 }
 

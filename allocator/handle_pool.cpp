@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "allocator/failed_call.h"
 #include "allocator/support/message.h"
 #include "allocator/support/stats_page.h"
 #include "allocator/wait_clock.h"
@@ -74,8 +75,10 @@ Bytes HandlePool::create_new(Bytes missing, std::vector<Extent>& extents) noexce
         const WaitClock clock(Metric::wait_mapping_ns_total);
         return device_.create(size);
       }();
+      const Status status = handle.ok() ? kOk : handle.error();
+      lost_.store(loses_device(status) ? status.code() : kOk.code(), std::memory_order_relaxed);
       if (!handle.ok()) {
-        report<Msg::TP3001>("cuMemCreate", handle.error().code());
+        report_failed_call("cuMemCreate", handle.error());
         break;
       }
       StatsPage::instance().add(Metric::handles_created_total, 1);

@@ -47,6 +47,8 @@ class HandlePool {
   /// new ones below the limit. Returns the bytes it could not give. A failed create counts as the limit
   /// reached; it is reported once and the caller makes room instead.
   Bytes take(Bytes missing, std::vector<Extent>& extents) noexcept;
+  /// The error of the latest create if it tells that the device is lost; kOk otherwise.
+  [[nodiscard]] Status lost() const noexcept { return Status(lost_.load(std::memory_order_relaxed)); }
   /// Back to the pool. The handle must not be mapped.
   void put(const Extent& extent) noexcept;
   /// Gives spare handles back to the driver while there is more than `most`.
@@ -63,6 +65,7 @@ class HandlePool {
   std::atomic<std::uint64_t> limit_;
   std::atomic<std::uint64_t> created_{0};  // changed with lock_
   std::atomic<bool> attention_{false};     // changed with lock_
+  std::atomic<int> lost_{kOk.code()};      // changed with lock_
   bool always_attended_ = false;           // lock_
   mutable std::mutex lock_;
   std::array<std::vector<PhysicalHandle>, kClasses.size()> spare_;

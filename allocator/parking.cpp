@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "allocator/epoch.h"
+#include "allocator/failed_call.h"
 #include "allocator/residency.h"
 #include "allocator/support/message.h"
 
@@ -105,7 +106,7 @@ Status Residency::unmap_keeping(Block& block) noexcept {
   Status status = kOk;
   const auto unmap = [&](DevicePtr at, Bytes size) {
     const Status done = device_.unmap(at, size);
-    if (!done.ok()) report<Msg::TP3001>("cuMemUnmap", done.code());
+    if (!done.ok()) report_failed_call("cuMemUnmap", done);
     if (!done.ok()) status = done;
     return done.ok();
   };

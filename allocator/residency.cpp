@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "allocator/failed_call.h"
 #include "allocator/recorder.h"
 #include "allocator/support/events.h"
 #include "allocator/support/message.h"
@@ -229,7 +230,7 @@ Status Residency::map_extents(Block& block) noexcept {
     status = device_.set_access(block.base, block.span);
   }
   if (!status.ok()) {
-    report<Msg::TP3001>(call, status.code());
+    report_failed_call(call, status);
     return status;
   }
   for (Extent& extent : block.extents) extent.open = true;
@@ -252,7 +253,7 @@ void Residency::unmap_extents(Block& block) noexcept {
     if (extent.mapped) {
       const Status status = device_.unmap(at[block.extents.size() - 1], extent.size);
       if (!status.ok()) {
-        report<Msg::TP3001>("cuMemUnmap", status.code());
+        report_failed_call("cuMemUnmap", status);
         return;
       }
     }
@@ -265,7 +266,7 @@ Status Residency::copy_in(BlockId id, Block& block) noexcept {
   Use started;
   const DeviceResult<Use> copied = engine_.copy_in(block, block.host, &started);
   if (!copied.ok()) {
-    report<Msg::TP3001>("a copy to the device", copied.error().code());
+    report_failed_call("a copy to the device", copied.error());
     // Pieces that did start still write here: they must pass before the memory serves another block.
     if (wait_host(started, Metric::wait_copy_in_ns_total).ok()) unmap_extents(block);
     return copied.error();

@@ -50,6 +50,7 @@ Runtime::Runtime(Device& device, std::unique_ptr<Arena> arena, const Options& op
       options_(options),
       min_block_(options.min_block),
       sums_(number),
+      pulse_(device.create_event()),
       pool_(device, Arena::kChunk * (capacity / Arena::kChunk)),
       host_(device, host_budget, Arena::kChunk, kHostChunk),
       streams_(device),
@@ -73,6 +74,15 @@ Runtime::~Runtime() {
        {Metric::allocated_bytes, Metric::device_resident_bytes, Metric::kept_bytes, Metric::host_bytes}) {
     sums_.set(held, 0);
   }
+  if (pulse_.ok()) (void)device_.destroy_event(*pulse_);
+}
+
+Status Runtime::device_status() noexcept {
+  if (!pulse_.ok()) return kOk;
+  Status status = device_.query(*pulse_);
+  // One that does not repeat is not the device's.
+  if (loses_device(status)) status = device_.query(*pulse_);
+  return loses_device(status) ? status : kOk;
 }
 
 Bytes Runtime::allocated() const noexcept {
@@ -146,6 +156,7 @@ Status Runtime::be_a_barrier(Stream& stream) noexcept {
 
 DeviceResult<DevicePtr> Runtime::allocate_for(Bytes size, Stream* stream, std::uint8_t tag) noexcept {
   if (size == Bytes()) return Err{kInvalidValue};
+  if (const Status status = device_status(); !status.ok()) return Err{status};
   obey();
   const bool is_small = size <= SlabHeap::kLargest && size < min_block_;
   const std::uint16_t order = stream != nullptr ? stream->index() : std::uint16_t{0};
@@ -215,6 +226,7 @@ Status Runtime::free_in(DevicePtr at, StreamHandle handle) noexcept {
   if (stream == nullptr) return free(at);
   const BlockId id = arena_->find(at.address());
   if (id == kNoBlock) return kInvalidValue;
+  if (const Status lost = device_status(); !lost.ok()) return lost;
   const Block& block = arena_->block(id);
   Status status = kInvalidValue;
   if (block.slab.load(std::memory_order_acquire) != nullptr) {

@@ -77,6 +77,11 @@ class Runtime {
   Status free_in(DevicePtr at, StreamHandle stream) noexcept;
   [[nodiscard]] bool owns(std::uint64_t address) const noexcept { return arena_->contains(address); }
 
+  /// What the device answers to every call: kOk, or the error with which it was lost, as soon as the driver
+  /// knows of it. What is answered without the driver asks this first, so that a program learns of an error
+  /// where it would without Tidepool.
+  Status device_status() noexcept;
+
   /// The live allocation that holds the address; size zero when there is none.
   Allocation describe(DevicePtr at) noexcept;
 
@@ -110,7 +115,7 @@ class Runtime {
   Status freeze(WorkName what) noexcept;
   [[nodiscard]] bool frozen() const noexcept { return residency_.frozen(); }
 
-  /// A stream is about to be captured into a graph (captures_under_way is counted already). Work that goes
+  /// A stream is about to be captured into a graph (begin_capture() has counted it). Work that goes
   /// into a graph is no use of memory: it is not given to launch().
   void capture_begins() noexcept { streams_.mark_all(); }
 
@@ -165,6 +170,7 @@ class Runtime {
   const Options options_;
   const Bytes min_block_;
   DeviceSums sums_;
+  const DeviceResult<EventHandle> pulse_;  // never recorded: done, unless the device is lost
   HandlePool pool_;
   HostArena host_;
   StreamTable streams_;

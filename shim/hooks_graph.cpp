@@ -23,6 +23,9 @@ CUresult keep_found(const char* what, Scan&& scan) noexcept {
   runtime::Status status;
   for_each_managed([&](const ManagedDevice& device) {
     if (!status.ok() || device.runtime->frozen()) return;
+    // A driver whose device is lost tells nothing of a graph.
+    status = device.runtime->device_status();
+    if (!status.ok()) return;
     TouchSet set(device.runtime->arena());
     const bool is_known = scan(set) && set.complete();
     status = is_known ? device.runtime->keep(set.ids(), what) : device.runtime->freeze(what);
