@@ -13,7 +13,6 @@
 #include "shim/entry.h"
 #include "shim/graph_scan.h"
 #include "shim/managed.h"
-#include "shim/outside_handles.h"
 #include "shim/outside_memory.h"
 #include "shim/payload.h"
 #include "shim/runtime_door.h"
@@ -84,13 +83,6 @@ constexpr auto kIpcHandle = [](const auto& call, CUipcMemHandle* out, CUdevicept
   return CUDA_ERROR_INVALID_VALUE;
 };
 
-// A handle of a program's own mapping is one more that holds its memory.
-constexpr auto kRetain = [](const auto& call, CUmemGenericAllocationHandle* out, void* at) noexcept {
-  const CUresult result = kKeepArgument<1>(call, out, at);
-  if (result == CUDA_SUCCESS) retain_mapping(reinterpret_cast<CUdeviceptr>(at), *out);
-  return result;
-};
-
 // Flags come second in both.
 constexpr auto kStreamCreate = [](const auto& call, CUstream* out, unsigned flags, auto... rest) noexcept {
   if ((flags & CU_STREAM_NON_BLOCKING) == 0) note_blocking_stream();
@@ -153,7 +145,6 @@ TP_HANDLE_PTSZ(cuStreamWriteValue64, kStoreWord)
 TP_HANDLE_PTSZ(cuStreamBatchMemOp, kBatchMemOp)
 TP_HANDLE(cuPointerSetAttribute, kKeepArgument<2>)
 TP_HANDLE(cuIpcGetMemHandle, kIpcHandle)
-TP_HANDLE(cuMemRetainAllocationHandle, kRetain)
 TP_HANDLE(cuMemGetHandleForAddressRange, kKeepArgument<1>)
 TP_HANDLE(cuTensorMapEncodeTiled, kKeepArgument<3>)
 TP_HANDLE(cuTensorMapEncodeIm2col, kKeepArgument<3>)

@@ -7,6 +7,7 @@
 #include "allocator/support/message.h"
 #include "shim/entry.h"
 #include "shim/make_way.h"
+#include "shim/managed.h"
 #include "shim/outside_handles.h"
 #include "shim/ownership.h"
 
@@ -46,8 +47,11 @@ constexpr auto kRelease = [](const auto& call, CUmemGenericAllocationHandle hand
   return result;
 };
 
+// Where managed memory lies the program has reserved and mapped nothing, whatever the driver thinks; without
+// us it would say so.
 constexpr auto kMap = [](const auto& call, CUdeviceptr at, std::size_t size, std::size_t offset,
                          CUmemGenericAllocationHandle handle, unsigned long long flags) noexcept {
+  if (owner(at) != nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = call(at, size, offset, handle, flags);
   if (result != CUDA_SUCCESS) return result;
   add_mapping(at, handle);
@@ -57,6 +61,7 @@ constexpr auto kMap = [](const auto& call, CUdeviceptr at, std::size_t size, std
 };
 
 constexpr auto kUnmap = [](const auto& call, CUdeviceptr at, std::size_t size) noexcept {
+  if (owner(at) != nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto mapped = mappings_within(at, Bytes(size));
   std::vector<runtime::ObservedMemory::Entry> seen;
   if (observes()) {
@@ -71,6 +76,20 @@ constexpr auto kUnmap = [](const auto& call, CUdeviceptr at, std::size_t size) n
   return result;
 };
 
+constexpr auto kSetAccess = [](const auto& call, CUdeviceptr at, auto... rest) noexcept {
+  return owner(at) != nullptr ? CUDA_ERROR_INVALID_VALUE : call(at, rest...);
+};
+
+// One more handle that holds the memory. Behind a managed block it would go on to hold what serves another
+// block after the block is freed: memory of cuMemAlloc has none, and NCCL tells by that what it can register.
+constexpr auto kRetain = [](const auto& call, CUmemGenericAllocationHandle* out, void* at) noexcept {
+  const auto address = reinterpret_cast<CUdeviceptr>(at);
+  if (owner(address) != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = call(out, at);
+  if (result == CUDA_SUCCESS) retain_mapping(address, *out);
+  return result;
+};
+
 }  // namespace
 
 TP_HANDLE(cuMemAllocManaged, kManagedMemory)
@@ -78,5 +97,7 @@ TP_HANDLE(cuMemCreate, kCreate)
 TP_HANDLE(cuMemRelease, kRelease)
 TP_HANDLE(cuMemMap, kMap)
 TP_HANDLE(cuMemUnmap, kUnmap)
+TP_HANDLE(cuMemSetAccess, kSetAccess)
+TP_HANDLE(cuMemRetainAllocationHandle, kRetain)
 
 }  // namespace tidepool::shim

@@ -95,6 +95,19 @@ CASE("vmm.retain_needs_a_mapping", VMM "cuMemRetainAllocationHandle") {
   FAILS(CU(cuMemRetainAllocationHandle)(&got, reinterpret_cast<void*>(reserve(unit))));
 }
 
+CASE("vmm.plain_memory_is_no_mapping", VMM "cuMemRetainAllocationHandle, cuMemUnmap, cuMemSetAccess") {
+  const std::size_t unit = prepare();
+  const CUdeviceptr memory = allocate(2 * unit);
+  fill(memory, 64, 7);
+  CUmemGenericAllocationHandle got = 0;
+  FAILS(CU(cuMemRetainAllocationHandle)(&got, reinterpret_cast<void*>(memory)));
+  FAILS(CU(cuMemUnmap)(memory, unit));
+  FAILS(set_access(memory, unit, CU_MEM_ACCESS_FLAGS_PROT_READ));
+  EXPECT_WORDS(memory, 64, 7);
+  fill(memory, 64, 8);
+  EXPECT_WORDS(memory, 64, 8);
+}
+
 CASE_ALONE("vmm.a_handle_takes_memory_and_gives_it_back", VMM "cuMemCreate, cuMemRelease") {
   const std::size_t unit = prepare();
   const std::size_t bytes = (64 * kMiB + unit - 1) / unit * unit;
