@@ -1,5 +1,6 @@
 #include "shim/free_memory.h"
 
+#include "shim/buffer_ids.h"
 #include "shim/pools.h"
 #include "shim/record.h"
 #include "shim/stream_context.h"
@@ -11,7 +12,9 @@ namespace {
 template <class Free>
 CUresult give_back(runtime::Runtime& runtime, CUdeviceptr at, Free&& free) noexcept {
   const runtime::Allocation freed = runtime.describe(runtime::DevicePtr(at));
+  const std::uint64_t id = take_buffer_id(at);
   const runtime::Status status = free(runtime::DevicePtr(at));
+  if (!status.ok()) put_back_buffer_id(at, id);
   if (status.ok() && freed.tag != kNoPool) take_from_pool(freed.tag, freed.size);
   return static_cast<CUresult>(status.code());
 }

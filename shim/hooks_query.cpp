@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "shim/buffer_ids.h"
 #include "shim/entry.h"
 #include "shim/managed.h"
 #include "shim/pools.h"
@@ -53,6 +54,8 @@ CUresult describe(const ManagedDevice& device, void* out, CUpointer_attribute at
   if (const auto status = runtime.keep(runtime::DevicePtr(at), "cuPointerGetAttribute"); !status.ok()) {
     return static_cast<CUresult>(status.code());
   }
+  // Whoever asks for it may have the memory registered next.
+  if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID) return answer(out, buffer_id(range.base.address()));
   return ask();
 }
 

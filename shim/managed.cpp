@@ -6,6 +6,7 @@
 
 #include "allocator/support/host_memory.h"
 #include "allocator/support/message.h"
+#include "shim/buffer_ids.h"
 #include "shim/observe.h"
 #include "shim/ownership.h"
 #include "shim/process.h"
@@ -115,6 +116,7 @@ void remove(const ManagedDevice& gone) noexcept {
   while (end > 0 && managed_in_slot(end - 1) == nullptr) --end;
   g_managed.end.store(end, std::memory_order_release);
   publish_only();
+  forget_buffer_ids(gone.runtime->arena().base().address(), gone.runtime->arena().size());
   for_each_managed([&](const ManagedDevice& other) { other.runtime->remove_peer(gone.slot); });
 }
 
