@@ -23,9 +23,13 @@ const ManagedDevice* home_for(CUstream stream, bool per_thread) noexcept {
 CUresult allocate(const ManagedDevice& device, CUdeviceptr* out, std::size_t size, PoolTag pool,
                   const ManagedDevice& home, CUstream stream, bool per_thread, plan::MemoryApi api) noexcept {
   runtime::Runtime& runtime = *device.runtime;
+  if (!take_place_in_pool(pool, Bytes(size))) return CUDA_ERROR_OUT_OF_MEMORY;
   const auto at = runtime.allocate_in(Bytes(size), stream_for(device, home, stream, per_thread), pool);
-  if (!at.ok()) return static_cast<CUresult>(at.error().code());
-  add_to_pool(pool, Bytes(size));
+  if (!at.ok()) {
+    take_from_pool(pool, Bytes(size));
+    return static_cast<CUresult>(at.error().code());
+  }
+  note_allocated_in_pool(pool);
   *out = at->address();
   if (recording()) [[unlikely]]
     record_allocation(runtime, *out, size, api, recorded_stream(stream, per_thread));

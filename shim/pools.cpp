@@ -15,6 +15,7 @@ namespace {
 struct Pool {
   std::atomic<CUmemoryPool> handle{nullptr};  // null: destroyed, or never in use
   std::atomic<CUdevice> device{-1};           // -1: its allocations are the driver's
+  std::atomic<std::uint64_t> most{0};         // what it may hold at a time; 0: no limit
   std::atomic<std::uint64_t> used{0};
   std::atomic<std::uint64_t> used_high{0};
   std::atomic<std::uint64_t> reserved{0};
@@ -65,6 +66,7 @@ Pool* add(CUmemoryPool handle, CUdevice device) noexcept {
     number->store(0, std::memory_order_relaxed);
   }
   pool.device.store(device, std::memory_order_relaxed);
+  pool.most.store(0, std::memory_order_relaxed);
   pool.handle.store(handle, std::memory_order_release);
   if (i == end) g_end.store(end + 1, std::memory_order_release);
   return &pool;
@@ -132,7 +134,9 @@ void note_pool(CUmemoryPool handle, const CUmemPoolProps& properties) noexcept {
   const std::lock_guard guard(g_lock);
   // A handle that comes back is another pool.
   if (Pool* old = find(handle)) old->handle.store(nullptr, std::memory_order_release);
-  (void)add(handle, is_plain ? properties.location.id : -1);
+  Pool* const pool = add(handle, is_plain ? properties.location.id : -1);
+  // Nobody else knows the handle yet.
+  if (pool != nullptr) pool->most.store(Bytes(properties.maxSize).round_up(MiB(2)).count());
 }
 
 void forget_pool(CUmemoryPool handle) noexcept {
@@ -142,9 +146,19 @@ void forget_pool(CUmemoryPool handle) noexcept {
   for (CurrentPool& current : g_current) current.tag.store(kUnknown, std::memory_order_release);
 }
 
-void add_to_pool(PoolTag tag, Bytes size) noexcept {
+bool take_place_in_pool(PoolTag tag, Bytes size) noexcept {
   Pool& pool = g_pools[tag];
-  const std::uint64_t used = pool.used.fetch_add(size.count(), std::memory_order_relaxed) + size.count();
+  const std::uint64_t most = pool.most.load(std::memory_order_relaxed);
+  std::uint64_t used = pool.used.load(std::memory_order_relaxed);
+  do {
+    if (most != 0 && (used > most || size.count() > most - used)) return false;
+  } while (!pool.used.compare_exchange_weak(used, used + size.count(), std::memory_order_relaxed));
+  return true;
+}
+
+void note_allocated_in_pool(PoolTag tag) noexcept {
+  Pool& pool = g_pools[tag];
+  const std::uint64_t used = pool.used.load(std::memory_order_relaxed);
   raise(pool.used_high, used);
   raise(pool.reserved, used);
   raise(pool.reserved_high, used);

@@ -29,8 +29,13 @@ void forget_current_pool(CUdevice device) noexcept;
 void note_pool(CUmemoryPool pool, const CUmemPoolProps& properties) noexcept;
 void forget_pool(CUmemoryPool pool) noexcept;
 
-/// Allocations come and go. Lock-free.
-void add_to_pool(PoolTag tag, Bytes size) noexcept;
+// Allocations come and go. Lock-free.
+
+/// Before an allocation: false if the pool would hold more than the program lets it
+/// (CUmemPoolProps::maxSize, in whole granules). To be undone by take_from_pool() where there is no memory.
+bool take_place_in_pool(PoolTag tag, Bytes size) noexcept;
+/// The allocation was made.
+void note_allocated_in_pool(PoolTag tag) noexcept;
 void take_from_pool(PoolTag tag, Bytes size) noexcept;
 /// The pool of a tag; null if it is gone.
 CUmemoryPool pool_of(PoolTag tag) noexcept;
