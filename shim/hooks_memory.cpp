@@ -62,7 +62,11 @@ constexpr auto kGetInfo = [](const auto& call, std::size_t* free, std::size_t* t
 
 constexpr auto kTotalMem = [](const auto& call, std::size_t* total, CUdevice device) noexcept {
   const CUresult result = call(total, device);
-  if (result == CUDA_SUCCESS && total != nullptr && is_limited(device)) {
+  if (result != CUDA_SUCCESS || total == nullptr || !is_limited(device)) return result;
+  if (const ManagedDevice* managed = managed_on(device)) {
+    managed->runtime->obey();  // the budget may have changed (tidepool set)
+    *total = managed->runtime->capacity().count();
+  } else {
     *total = device_capacity_of(options(), Bytes(*total)).round_down(MiB(2)).count();
   }
   return result;

@@ -1,10 +1,12 @@
 // A driver-API program that looks at the doors from the inside: where lookups lead, and what calls answer.
 // Run by shim_test.cpp, one case per process: `door_probe CASE`.
 
+#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -212,6 +214,35 @@ void odd_calls() {
   EXPECT(DRIVER(cuMemFree_v2)(block) == CUDA_SUCCESS);
 }
 
+// A budget that is changed from outside while the program runs: both totals follow.
+void budget_changes() {
+  start();
+  CUdeviceptr block = 0;
+  EXPECT(DRIVER(cuMemAlloc_v2)(&block, 4 * kMiB) == CUDA_SUCCESS);
+  const auto device_total = [] {
+    std::size_t total = 0;
+    EXPECT(DRIVER(cuDeviceTotalMem_v2)(&total, 0) == CUDA_SUCCESS);
+    return total;
+  };
+  EXPECT(device_total() == 32 * kMiB);
+  std::string command = std::getenv("TP_TEST_TIDEPOOL");
+  std::string self = std::to_string(getpid());
+  const char* words[] = {command.c_str(), "set", "--device-budget", "24MiB", self.c_str(), nullptr};
+  pid_t child = 0;
+  EXPECT(posix_spawn(&child, words[0], nullptr, nullptr, const_cast<char**>(words), environ) == 0);
+  std::thread waits([&] {
+    int status = 0;
+    EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  });
+  for (int tries = 0; device_total() == 32 * kMiB && tries < 20000; ++tries) usleep(1000);
+  EXPECT(device_total() == 24 * kMiB);
+  std::size_t free = 0;
+  std::size_t total = 0;
+  EXPECT(DRIVER(cuMemGetInfo_v2)(&free, &total) == CUDA_SUCCESS);
+  EXPECT(total == 24 * kMiB && free == 20 * kMiB);
+  waits.join();
+}
+
 // A driver that is newer than the table (newer_driver.cpp).
 void newer_driver() {
   // The first call of all makes the library load the driver, whose constructor calls a hook.
@@ -282,6 +313,8 @@ int main(int argc, char** argv) {
     memory();
   else if (which == "odd_calls")
     odd_calls();
+  else if (which == "budget_changes")
+    budget_changes();
   else if (which == "newer_driver")
     newer_driver();
   else if (which == "fork_after_start")

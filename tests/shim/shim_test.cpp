@@ -144,6 +144,18 @@ TEST_CASE("shim: odd calls answer as the driver does") {
   CHECK(got.err.find("TP1015", first + 1) == std::string::npos);
 }
 
+TEST_CASE("shim: both amounts of the device follow a budget that changes") {
+  const Outcome got = run({{kSimgpu, "--device", "h100", "--", kTidepool, "run", "--device-budget", "32MiB",
+                            "--", kDoorProbe, "budget_changes"},
+                           "",
+                           {{"TP_TEST_TIDEPOOL", kTidepool}},
+                           false,
+                           false});
+  INFO(got.err);
+  CHECK(got.code() == 0);
+  CHECK(got.out.find("as expected\n") != std::string::npos);
+}
+
 TEST_CASE("shim: memory of a context of the program's own is passed through, with one message") {
   const Outcome got = probe("own_context");
   expect_passes(got);
