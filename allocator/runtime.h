@@ -58,6 +58,8 @@ class Runtime {
   /// Gives up to `size` bytes of what is held to the driver; they may be taken again when they are needed.
   /// False: nothing could be given.
   bool give_back(Bytes size) noexcept;
+  /// Device memory that is held here, in use or not: no more can be given back.
+  [[nodiscard]] Bytes held() const noexcept { return pool_.created(); }
   [[nodiscard]] Bytes outside() const noexcept { return Bytes(outside_.load(std::memory_order_relaxed)); }
   /// What the program has been given and has not freed (whole granules).
   [[nodiscard]] Bytes allocated() const noexcept;

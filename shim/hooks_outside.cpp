@@ -17,7 +17,7 @@ namespace {
 // Wherever the driver has it just then: it may be more than the device holds, so it is not counted.
 constexpr auto kManagedMemory = [](const auto& call, CUdeviceptr* out, std::size_t size,
                                    unsigned flags) noexcept {
-  const CUresult result = call(out, size, flags);
+  const CUresult result = with_room([&] { return call(out, size, flags); }, Bytes(size));
   static std::atomic<bool> said{false};
   if (result == CUDA_SUCCESS && !said.exchange(true)) report<Msg::TP1015>(call.kName);
   return result;
@@ -29,13 +29,12 @@ constexpr auto kCreate = [](const auto& call, CUmemGenericAllocationHandle* out,
   const bool is_devices = properties != nullptr && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
   if (!is_devices) return call(out, size, properties, flags);
   const CUdevice device = properties->location.id;
-  make_way(device, Bytes(size));
-  const CUresult result = with_room([&] { return call(out, size, properties, flags); });
+  const Room room(device, Bytes(size));
+  const CUresult result = with_room([&] { return call(out, size, properties, flags); }, Bytes(size));
   if (result == CUDA_SUCCESS) {
     const Module asks = who_asks(call.caller);
     add_handle(*out, Bytes(size), device, asks.owner == Owner::kLibrary ? asks.name : "");
   }
-  settle_outside(device);
   return result;
 };
 

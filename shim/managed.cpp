@@ -7,6 +7,7 @@
 #include "allocator/support/host_memory.h"
 #include "allocator/support/message.h"
 #include "shim/buffer_ids.h"
+#include "shim/make_way.h"
 #include "shim/observe.h"
 #include "shim/ownership.h"
 #include "shim/process.h"
@@ -136,6 +137,7 @@ const ManagedDevice* manage(CUcontext context) noexcept {
   }
   const ManagedDevice* const added = add(ordinal);
   if (added == nullptr) g_gave_up |= std::uint64_t{1} << ordinal;
+  settle_outside(ordinal);  // with what was allocated before
   return added;
 }
 

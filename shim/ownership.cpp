@@ -20,12 +20,12 @@ CUdevice device_of(CUcontext context) noexcept {
   return asked == CUDA_SUCCESS ? device : -1;
 }
 
-void note_outside(CUdeviceptr at, std::size_t size, const char* library) noexcept {
+CUdevice note_outside(CUdeviceptr at, std::size_t size, const char* library) noexcept {
   const runtime::DriverTable& driver = active_driver().runtime;
   OutsideMemory memory{at, Bytes(size), -1, nullptr, library};
   if (driver.cuCtxGetCurrent(&memory.context) != CUDA_SUCCESS) memory.context = nullptr;
   if (driver.cuCtxGetDevice(&memory.device) != CUDA_SUCCESS)
-    return;  // not possible where memory was just given
+    return -1;  // not possible where memory was just given
   // A pool may be on another device.
   int device = -1;
   const auto ask = reinterpret_cast<decltype(&::cuPointerGetAttribute)>(
@@ -33,7 +33,7 @@ void note_outside(CUdeviceptr at, std::size_t size, const char* library) noexcep
   if (ask != nullptr && ask(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, at) == CUDA_SUCCESS && device >= 0)
     memory.device = device;
   add_outside(memory);
-  settle_outside(memory.device);
+  return memory.device;
 }
 
 CUcontext primary_context(CUdevice device) noexcept {

@@ -3,6 +3,7 @@
 #include <cuda.h>
 
 #include <cstddef>
+#include <type_traits>
 
 #include "shim/entry.h"
 #include "shim/make_way.h"
@@ -28,8 +29,8 @@ CUdevice current_device() noexcept;
 /// The device of a context, which need not be the current one; -1 where the driver does not say.
 CUdevice device_of(CUcontext context) noexcept;
 
-/// Counts memory that the driver gave in the current context.
-void note_outside(CUdeviceptr at, std::size_t size, const char* library) noexcept;
+/// Counts memory that the driver gave in the current context. Returns the device that it is on.
+CUdevice note_outside(CUdeviceptr at, std::size_t size, const char* library) noexcept;
 
 /// The primary context of a device; null if it is not active. Creates none.
 CUcontext primary_context(CUdevice device) noexcept;
@@ -46,26 +47,39 @@ inline Bytes asked(const std::size_t*, std::size_t width, std::size_t height, un
 }
 }  // namespace detail
 
-/// Handler for an allocation: what a CUDA library asks for is the driver's; the rest is `Handler`'s. What
-/// comes back and is not managed, for whatever reason, is counted. The first argument receives the address.
+/// The real allocation function, for memory that is not managed, for whatever reason: room is made for what
+/// is asked for, and what comes back is counted. The first argument receives the address.
+template <class C>
+struct OutsideCall {
+  const C& call;
+  const char* library;  ///< as in OutsideMemory
+  static constexpr bool kPerThread = C::kPerThread;
+
+  template <class... Rest>
+  [[gnu::noinline, gnu::cold]] CUresult operator()(CUdeviceptr* out, Rest... rest) const noexcept {
+    const Bytes size = detail::asked(rest...);
+    const CUdevice here = current_device();
+    CUdevice there = here;
+    CUresult result = CUDA_SUCCESS;
+    {
+      const Room room(here, size);
+      result = with_room([&] { return call(out, rest...); }, size);
+      if (result != CUDA_SUCCESS || out == nullptr) return result;
+      const bool is_observed = observes() && library[0] == '\0' && observe(kPerThread, *out, rest...);
+      if (!is_observed) there = note_outside(*out, size.count(), library);
+    }
+    if (there != here) settle_outside(there);
+    return result;
+  }
+};
+
+/// Handler for an allocation: what a CUDA library asks for is the driver's; the rest is `Handler`'s.
 template <auto Handler>
 inline constexpr auto kByOwner = [](const auto& call, CUdeviceptr* out, auto... rest) noexcept {
   const Module asks = who_asks(call.caller);
   const bool is_librarys = asks.owner == Owner::kLibrary || asks.owner == Owner::kDriver;
-  CUresult result = CUDA_SUCCESS;
-  if (is_librarys) {
-    const CUdevice device = current_device();
-    make_way(device, detail::asked(rest...));
-    result = with_room([&] { return call(out, rest...); });
-    if (result != CUDA_SUCCESS) settle_outside(device);
-  } else {
-    result = Handler(call, out, rest...);
-  }
-  if (result == CUDA_SUCCESS && out != nullptr && owner(*out) == nullptr) {
-    const bool is_observed = observes() && !is_librarys && observe(call.kPerThread, *out, rest...);
-    if (!is_observed) note_outside(*out, detail::asked(rest...).count(), is_librarys ? asks.name : "");
-  }
-  return result;
+  const OutsideCall<std::remove_cvref_t<decltype(call)>> outside{call, is_librarys ? asks.name : ""};
+  return is_librarys ? outside(out, rest...) : Handler(outside, out, rest...);
 };
 
 /// Handler for a free of an address, the first argument: `Handler`'s, and no longer counted if it was.
@@ -78,11 +92,10 @@ inline constexpr auto kFreeByOwner = [](const auto& call, CUdeviceptr at, auto..
       return freed;
     }
   }
-  const OutsideMemory outside = at != 0 && owner(at) == nullptr ? remove_outside(at) : OutsideMemory{};
+  if (at == 0 || owner(at) != nullptr) return Handler(call, at, rest...);
+  const LeavingRoom leaving(at);
   const CUresult result = Handler(call, at, rest...);
-  if (outside.size == Bytes()) return result;
-  if (result != CUDA_SUCCESS) add_outside(outside);
-  if (result == CUDA_SUCCESS) settle_outside(outside.device);
+  if (result != CUDA_SUCCESS) leaving.stays();
   return result;
 };
 

@@ -1,0 +1,150 @@
+// A program some of whose device memory is the driver's own under Tidepool: of contexts and pools that cannot
+// be managed. Run by outside_test.cpp, one case per process.
+
+#include <atomic>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "tests/shim/probe.h"
+
+namespace tidepool::test {
+namespace {
+
+CUdeviceptr filled(std::size_t size) {
+  CUdeviceptr at = 0;
+  EXPECT(DRIVER(cuMemAlloc_v2)(&at, size) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuMemsetD8_v2)(at, 1, size) == CUDA_SUCCESS);
+  return at;
+}
+
+// Of a device of 256 MiB, 200 MiB were managed, and are free again.
+CUcontext used_and_freed() {
+  const CUcontext primary = start();
+  std::vector<CUdeviceptr> blocks;
+  for (int i = 0; i < 10; ++i) blocks.push_back(filled(20 * kMiB));
+  EXPECT(DRIVER(cuCtxSynchronize)() == CUDA_SUCCESS);
+  for (const CUdeviceptr at : blocks) EXPECT(DRIVER(cuMemFree_v2)(at) == CUDA_SUCCESS);
+  return primary;
+}
+
+CUcontext own_context() {
+  CUcontext context = nullptr;
+  EXPECT(DRIVER(cuCtxCreate_v4)(&context, nullptr, 0, 0) == CUDA_SUCCESS);
+  return context;
+}
+
+void context_room() {
+  used_and_freed();
+  own_context();
+  (void)filled(150 * kMiB);
+}
+
+// A pool for other processes.
+CUmemoryPool shared_pool() {
+  CUmemPoolProps properties{};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  CUmemoryPool pool = nullptr;
+  EXPECT(DRIVER(cuMemPoolCreate)(&pool, &properties) == CUDA_SUCCESS);
+  return pool;
+}
+
+void pool_room() {
+  used_and_freed();
+  CUdeviceptr at = 0;
+  EXPECT(DRIVER(cuMemAllocFromPoolAsync)(&at, 150 * kMiB, shared_pool(), nullptr) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuMemsetD8_v2)(at, 1, 150 * kMiB) == CUDA_SUCCESS);
+}
+
+// More than there is, and then more than any device has: nothing that is managed leaves for it.
+void too_much() {
+  start();
+  const CUdeviceptr at = filled(100 * kMiB);
+  const CUcontext primary = [] {
+    CUcontext current = nullptr;
+    EXPECT(DRIVER(cuCtxGetCurrent)(&current) == CUDA_SUCCESS);
+    return current;
+  }();
+  own_context();
+  CUdeviceptr none = 0;
+  EXPECT(DRIVER(cuMemAlloc_v2)(&none, 400 * kMiB) == CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT(DRIVER(cuMemAlloc_v2)(&none, std::size_t{1} << 50) == CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT(DRIVER(cuCtxSetCurrent)(primary) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuMemsetD8_v2)(at, 2, 100 * kMiB) == CUDA_SUCCESS);
+}
+
+// With a budget of 64 MiB. What was allocated before anything was managed counts as well.
+void counted() {
+  EXPECT(DRIVER(cuInit)(0) == CUDA_SUCCESS);
+  const CUcontext own = own_context();
+  (void)filled(8 * kMiB);
+  start();
+  (void)filled(24 * kMiB);
+  (void)filled(24 * kMiB);
+  EXPECT(DRIVER(cuCtxSetCurrent)(own) == CUDA_SUCCESS);
+  (void)filled(30 * kMiB);
+  start();
+  CUdeviceptr at = 0;
+  EXPECT(DRIVER(cuMemAllocFromPoolAsync)(&at, 8 * kMiB, shared_pool(), nullptr) == CUDA_SUCCESS);
+  std::size_t free = 0;
+  std::size_t total = 0;
+  EXPECT(DRIVER(cuMemGetInfo_v2)(&free, &total) == CUDA_SUCCESS);
+  EXPECT(total == 64 * kMiB && free == 0);
+}
+
+// With a budget of 64 MiB: one thread takes much, another little, which changes what is left of the budget
+// while the first is at it; a third uses all that is left.
+void promised() {
+  static std::atomic<bool> stop{false};
+  const CUcontext primary = start();
+  std::vector<CUdeviceptr> blocks;
+  for (int i = 0; i < 10; ++i) blocks.push_back(filled(6 * kMiB));
+  const CUcontext own = own_context();
+  const auto take = [own](std::size_t size, int times) {
+    EXPECT(DRIVER(cuCtxSetCurrent)(own) == CUDA_SUCCESS);
+    for (int i = 0; i < times; ++i) {
+      CUdeviceptr at = 0;
+      EXPECT(DRIVER(cuMemAlloc_v2)(&at, size) == CUDA_SUCCESS);
+      EXPECT(DRIVER(cuMemFree_v2)(at) == CUDA_SUCCESS);
+    }
+  };
+  std::thread much([&] { take(32 * kMiB, 25); });
+  std::thread little([&] {
+    while (!stop) take(kMiB, 1);
+  });
+  std::thread user([&] {
+    EXPECT(DRIVER(cuCtxSetCurrent)(primary) == CUDA_SUCCESS);
+    while (!stop) {
+      for (const CUdeviceptr at : blocks)
+        EXPECT(DRIVER(cuMemsetD8Async)(at, 3, 6 * kMiB, nullptr) == CUDA_SUCCESS);
+    }
+  });
+  much.join();
+  stop = true;
+  little.join();
+  user.join();
+}
+
+}  // namespace
+}  // namespace tidepool::test
+
+int main(int argc, char** argv) {
+  using namespace tidepool::test;  // this file is the program
+  const std::string_view which = argc == 2 ? argv[1] : "";
+  if (which == "context_room")
+    context_room();
+  else if (which == "pool_room")
+    pool_room();
+  else if (which == "too_much")
+    too_much();
+  else if (which == "counted")
+    counted();
+  else if (which == "promised")
+    promised();
+  else
+    return 2;
+  std::puts("as expected");
+  return 0;
+}

@@ -1,0 +1,64 @@
+// Memory that the program has of the driver itself, beside what is managed: there is room for it, and the
+// budget holds with it.
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <sstream>
+
+#include "tests/process/child_process.h"
+#include "tests/sim/device_run.h"
+
+namespace tidepool::test {
+namespace {
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+
+DeviceRun probe(const std::string& which, const std::vector<std::string>& device,
+                const std::vector<std::string>& options = {}, int seed = 1) {
+  const ScratchFolder folder;
+  const std::string file = folder / "report.json";
+  std::vector<std::string> words = {built("bin/simgpu"), "--seed", std::to_string(seed), "--report", file};
+  words.insert(words.end(), device.begin(), device.end());
+  words.insert(words.end(), {"--", built("bin/tidepool"), "run"});
+  words.insert(words.end(), options.begin(), options.end());
+  words.insert(words.end(), {"--", built("tests/outside_probe"), which});
+  DeviceRun got;
+  got.outcome = run({words, "", {}, false, false});
+  std::stringstream text;
+  text << std::ifstream(file).rdbuf();
+  got.report = text.str();
+  INFO(got.outcome.err);
+  CHECK(got.outcome.code() == 0);
+  CHECK(got.outcome.out == "as expected\n");
+  return got;
+}
+
+const std::vector<std::string> kSmall = {"--memory", "256MiB"};
+const std::vector<std::string> kLarge = {"--device", "h100"};
+
+}  // namespace
+
+TEST_CASE("outside: what is freed is given back when the program wants it of the driver itself") {
+  probe("context_room", kSmall);
+  probe("pool_room", kSmall);
+}
+
+TEST_CASE("outside: nothing leaves for what the driver does not have either") {
+  const DeviceRun got = probe("too_much", kSmall);
+  CHECK(got.number("d2h", "bytes") == 0);
+}
+
+TEST_CASE("outside: the budget holds with memory of contexts and pools that are not managed") {
+  const DeviceRun got = probe("counted", kLarge, {"--device-budget", "64MiB"});
+  CHECK(got.number("memory", "physical_peak_bytes") <= 64 * kMiB);
+}
+
+TEST_CASE("outside: room that was made for one call is not another's") {
+  for (int seed = 1; seed <= seeds_of_sweep(); ++seed) {
+    INFO("seed " << seed);
+    const DeviceRun got = probe("promised", kLarge, {"--device-budget", "64MiB"}, seed);
+    CHECK(got.number("memory", "physical_peak_bytes") <= 64 * kMiB);
+  }
+}
+
+}  // namespace tidepool::test
