@@ -47,6 +47,7 @@ struct Entry<H, Handler, CUresult (*)(A...)> {
     }
     const auto real = reinterpret_cast<Function>(active_driver().hooks[static_cast<std::size_t>(H)]);
     if (real == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+    note_default_streams(args...);
     const DepthGuard guard;
     [[maybe_unused]] const std::conditional_t<kMayWait, NoCancel, Nothing> no_cancel;
     // The exported symbol jumps here, so this is where the program's own call returns to.
@@ -54,6 +55,16 @@ struct Entry<H, Handler, CUresult (*)(A...)> {
   }
 
  private:
+  // Threads' own default streams are blocking ones. Of an entry that means them by the null stream, any call
+  // may use one.
+  [[gnu::always_inline]] static inline void note_default_streams(A... args) noexcept {
+    const auto is_own = [](auto arg) {
+      if constexpr (std::is_same_v<decltype(arg), CUstream>) return arg == CU_STREAM_PER_THREAD;
+      return false;
+    };
+    if (HookType<H>::kPerThread || (is_own(args) || ...)) note_blocking_stream();
+  }
+
   // The process' first call, a process that is not managed, or a call from inside ourselves.
   [[gnu::noinline]] static CUresult call_outside(const void* caller, A... args) noexcept {
     // The driver's own constructors, run by our dlopen of it, may come here: waiting for ourselves would

@@ -178,8 +178,6 @@ CUresult gate(const C& call, CUstream stream, Waits waits, Collect&& collect_all
 }
 
 constexpr auto kGated = [](const auto& call, auto... args) noexcept {
-  if (last_stream(args...) == CU_STREAM_PER_THREAD) [[unlikely]]
-    note_blocking_stream();
   const CUresult kept = keep_named_by_call(call.kName, args...);
   if (kept != CUDA_SUCCESS) return kept;
   constexpr Waits kWaits = kHasStream<decltype(args)...> ? Waits::kNo : Waits::kYes;

@@ -66,7 +66,6 @@ template <class C, class... A>
 [[gnu::noinline, gnu::cold]] CUresult launch_elsewhere(C call, CUfunction function, CUstream stream,
                                                        void** params, void** extra, plan::LaunchRecord shape,
                                                        A... args) noexcept {
-  if (stream == CU_STREAM_PER_THREAD) note_blocking_stream();
   const auto enqueue = [&] { return call(args...); };
   if (any_managed())
     return launch_on_several(function, stream, C::kPerThread, params, extra, std::move(shape), enqueue);
@@ -93,8 +92,6 @@ template <class Enqueue, class Shape>
 [[gnu::always_inline]] inline CUresult launch(runtime::Runtime* runtime, CUfunction function, CUstream stream,
                                               bool per_thread, void** params, void** extra, Shape&& shape,
                                               Enqueue&& enqueue) noexcept {
-  if (stream == CU_STREAM_PER_THREAD) [[unlikely]]
-    note_blocking_stream();
   if (function == nullptr) return enqueue();
   TouchSet set(runtime->arena());
   const runtime::WorkName what(&name_kernel, function);
@@ -132,6 +129,7 @@ constexpr auto kLaunchKernel = [](const auto& call, CUfunction f, unsigned gx, u
 constexpr auto kLaunchKernelEx = [](const auto& call, const CUlaunchConfig* config, CUfunction f,
                                     void** params, void** extra) noexcept {
   if (config == nullptr) return call(config, f, params, extra);
+  if (config->hStream == CU_STREAM_PER_THREAD) note_blocking_stream();
   const auto shape = [&] {
     return launch_shape(config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
                         config->blockDimY, config->blockDimZ, config->sharedMemBytes);
