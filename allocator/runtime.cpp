@@ -261,8 +261,7 @@ bool Runtime::all_usable(std::span<const BlockId> set) const noexcept {
 }
 
 Use Runtime::note_uses(std::span<const BlockId> set, Stream* stream) noexcept {
-  // Nothing is evicted once a capture began, and a capture forbids asking for events.
-  if (set.empty() || frozen()) return {};
+  if (set.empty()) return {};
   const std::uint64_t now = StatsPage::instance().count(Metric::launches_total);
   const Use use = stream != nullptr ? stream->draw() : Use();
   const std::uint64_t none = use.raw() - use.ticket();  // what the stream's uses are counted from
@@ -285,6 +284,13 @@ Use Runtime::note_uses(std::span<const BlockId> set, Stream* stream) noexcept {
   }
   if (stream != nullptr) streams_.mark_sometimes(*stream, touched);
   return use;
+}
+
+void Runtime::note_work(StreamHandle handle) noexcept {
+  Stream* const stream = streams_.find(handle);
+  if (stream == nullptr) return;
+  (void)stream->draw();
+  streams_.mark_sometimes(*stream, Bytes());
 }
 
 // Keeps one ticket per stream, the newest; a stream whose ticket has passed gives up its place.

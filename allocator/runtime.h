@@ -104,6 +104,11 @@ class Runtime {
   template <class Call>
   int call_blocking(std::span<const BlockId> set, StreamHandle stream, WorkName what, Call&& call) noexcept;
 
+  /// The stream has been given work that is none of a launch()'s: a graph's, or such as names no block. Where
+  /// a free cannot wait for the whole device, since a stream is captured, it waits for this. Not for work
+  /// that goes into a graph. Hook-safe as launch().
+  void note_work(StreamHandle stream) noexcept;
+
   /// The block at the address stays on the device until it is freed: something refers to it that we cannot
   /// follow.
   Status keep(DevicePtr at, WorkName what) noexcept;

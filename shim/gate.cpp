@@ -14,4 +14,13 @@ CUresult keep_blocks(runtime::Runtime& runtime, std::span<const runtime::BlockId
   return static_cast<CUresult>(runtime.keep(ids, what).code());
 }
 
+void note_work(CUstream stream, bool per_thread) noexcept {
+  if (is_capturing(stream, per_thread)) return;
+  const ManagedDevice* const home = home_of(stream);
+  if (home == nullptr) return;
+  for_each_managed([&](const ManagedDevice& device) {
+    device.runtime->note_work(stream_for(device, *home, stream, per_thread));
+  });
+}
+
 }  // namespace tidepool::shim

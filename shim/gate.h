@@ -17,6 +17,10 @@ enum class Waits : bool { kNo, kYes };
 CUresult keep_blocks(runtime::Runtime& runtime, std::span<const runtime::BlockId> ids,
                      runtime::WorkName what) noexcept;
 
+/// After work that was not let through by pass(), or that names nothing: a free that may not wait for the
+/// device, since a stream is captured, waits for this (Runtime::note_work). Hook-safe.
+void note_work(CUstream stream, bool per_thread) noexcept;
+
 /// Runs `enqueue()`, which puts work that touches the blocks into the stream, once they are on the device;
 /// they stay there until the work has ended. Work in streams of other contexts than the managed one cannot be
 /// followed: its blocks are kept. Work that goes into a graph has no end that could be
@@ -56,7 +60,11 @@ template <class Enqueue>
 [[gnu::always_inline]] inline CUresult pass(runtime::Runtime& runtime, const TouchSet& set, CUstream stream,
                                             bool per_thread, Waits waits, runtime::WorkName what,
                                             Enqueue&& enqueue) noexcept {
-  if (set.empty()) return enqueue();
+  if (set.empty()) [[unlikely]] {
+    const CUresult result = enqueue();
+    note_work(stream, per_thread);
+    return result;
+  }
   if (!set.complete()) [[unlikely]]
     return pass(runtime, runtime.live_blocks(), stream, per_thread, waits, what, enqueue);
   return pass(runtime, set.ids(), stream, per_thread, waits, what, enqueue);

@@ -91,7 +91,11 @@ CUresult keep_blocks(const TouchedDevices& touched, runtime::WorkName what) noex
 
 CUresult pass(const TouchedDevices& touched, CUstream stream, bool per_thread, Waits waits,
               runtime::WorkName what, Reach reach, FunctionRef<CUresult()> enqueue) noexcept {
-  if (touched.all().empty()) return enqueue();
+  if (touched.all().empty()) {
+    const CUresult result = enqueue();
+    note_work(stream, per_thread);
+    return result;
+  }
   const ManagedDevice* const home = home_of(stream);
   if (home != nullptr && reach == Reach::kCopies) let_home_in(touched.all(), *home);
   if (is_capturing(stream, per_thread)) {

@@ -73,6 +73,7 @@ constexpr auto kGraphLaunch = [](const auto& call, CUgraphExec exec, CUstream st
   for_each_managed([](const ManagedDevice& device) { device.runtime->obey(); });
   note_unseen_use(stream);
   const CUresult result = call(exec, stream);
+  note_work(stream, call.kPerThread);
   if (recording() && result == CUDA_SUCCESS) [[unlikely]]
     record_graph(recorded_stream(stream, call.kPerThread));
   return result;

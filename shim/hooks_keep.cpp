@@ -11,6 +11,7 @@
 #include "shim/arg_scan.h"
 #include "shim/capture.h"
 #include "shim/entry.h"
+#include "shim/gate.h"
 #include "shim/graph_scan.h"
 #include "shim/managed.h"
 #include "shim/outside_memory.h"
@@ -40,9 +41,14 @@ constexpr auto kKeepArgument = [](const auto& call, auto... args) noexcept {
   if (const CUresult kept = keep(value, call.kName); kept != CUDA_SUCCESS) return kept;
   // The memory is in use in this stream's context from now on; a free has to wait for it.
   if constexpr (std::is_same_v<std::tuple_element_t<0, std::tuple<decltype(args)...>>, CUstream>) {
-    note_unseen_use(std::get<0>(std::tuple(args...)));
+    const CUstream stream = std::get<0>(std::tuple(args...));
+    note_unseen_use(stream);
+    const CUresult result = call(args...);
+    note_work(stream, call.kPerThread);
+    return result;
+  } else {
+    return call(args...);
   }
-  return call(args...);
 };
 
 // The word that is stored may be an address itself.
@@ -60,7 +66,9 @@ constexpr auto kBatchMemOp = [](const auto& call, CUstream stream, unsigned coun
     if (kept != CUDA_SUCCESS) return kept;
   }
   note_unseen_use(stream);
-  return call(stream, count, operations, flags);
+  const CUresult result = call(stream, count, operations, flags);
+  note_work(stream, call.kPerThread);
+  return result;
 };
 
 constexpr auto kTexture = [](const auto& call, CUtexObject* out, const CUDA_RESOURCE_DESC* resource,

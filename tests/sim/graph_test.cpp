@@ -75,6 +75,23 @@ TEST_CASE("graph: a trace with timed kernels is no matter of captures") {
   }
 }
 
+TEST_CASE("graph: what it uses is freed after it, also while a stream is captured") {
+  for (int seed = 1; seed <= 20; ++seed) {
+    INFO("seed " << seed);
+    for (const std::vector<std::string>& tidepool :
+         {std::vector<std::string>(), {kTidepool, "run", "--device-budget", "64MiB", "--"}}) {
+      std::vector<std::string> words = {kSimgpu, "--seed", std::to_string(seed), "--"};
+      words.insert(words.end(), tidepool.begin(), tidepool.end());
+      words.push_back(built("tests/capture_free_job"));
+      const Outcome got = run({words, "", {}, false, false});
+      INFO(got.err);
+      REQUIRE(got.code() == 0);
+      CHECK(got.out == "0 changed\n");
+      CHECK(got.err.find("race") == std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("graph: what its nodes name must fit") {
   const DeviceRun got = run_job(1, "16MiB");
   INFO(got.outcome.err);

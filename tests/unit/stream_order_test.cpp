@@ -268,4 +268,41 @@ TEST_CASE("stream order: random programs keep their bytes") {
   }
 }
 
+// While a stream of the process is captured, nobody may wait for the whole device.
+TEST_CASE("stream order: a free during a capture waits for work that names no block") {
+  Program program({.budget = "64MiB", .streams = 2});
+  fakes::FakeDevice& device = program.device();
+  const DevicePtr block = program.allocate(MiB(4));
+  REQUIRE(program.touch({block}, 0).ok());
+  program.synchronize();
+  REQUIRE(program.runtime().keep(block, "graph").ok());  // as for what a graph names
+  const StreamHandle stream = program.stream(1);
+  bool has_run = false;
+  REQUIRE(device.submit(stream, "graph", [&](auto&) { has_run = true; }).ok());
+  program.runtime().note_work(stream);
+  device.faults().add({.function = "synchronize", .count = 1000, .code = 900});
+  REQUIRE(program.free(block).ok());
+  CHECK(has_run);
+  device.faults().clear();
+}
+
+TEST_CASE("stream order: a free during a capture waits for launches, also once nothing moves any more") {
+  Program program({.budget = "64MiB", .streams = 2});
+  fakes::FakeDevice& device = program.device();
+  const DevicePtr block = program.allocate(MiB(4));
+  REQUIRE(program.touch({block}, 0).ok());
+  REQUIRE(program.runtime().freeze("test").ok());
+  program.synchronize();
+  bool has_run = false;
+  const std::vector<BlockId> set{program.runtime().find(block.address())};
+  const StreamHandle stream = program.stream(1);
+  REQUIRE(program.runtime().launch(set, stream, "kernel", [&] {
+    return device.submit(stream, "kernel", [&](auto&) { has_run = true; }).code();
+  }) == 0);
+  device.faults().add({.function = "synchronize", .count = 1000, .code = 900});
+  REQUIRE(program.free(block).ok());
+  CHECK(has_run);
+  device.faults().clear();
+}
+
 }  // namespace tidepool::runtime

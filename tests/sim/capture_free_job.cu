@@ -1,0 +1,83 @@
+// While one stream is captured, memory that a graph in another stream uses is freed: cudaFree waits for the
+// graph, and what is allocated next is written to at once. Prints how many words the graph found changed.
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "simgpu/kernel.h"
+
+namespace {
+
+using Word = unsigned;
+constexpr std::size_t kWords = (std::size_t{4} << 20) / sizeof(Word);
+constexpr std::size_t kBytes = kWords * sizeof(Word);
+constexpr unsigned kThreads = 64;
+
+/// to[i] = from[i]
+struct Move {
+  template <class C>
+  SIMGPU_HD static void run(C& c, const Word* from, Word* to) {
+    c.reads(from, kBytes);
+    c.writes(to, kBytes);
+    c.phase([&](unsigned tid) {
+      for (std::size_t i = c.global_x(tid); i < kWords; i += kThreads) to[i] = from[i];
+    });
+  }
+};
+SIMGPU_KERNEL(move, Move, (const Word* from, Word* to), from, to)
+
+void check(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "capture_free_job: %s: %s\n", what, cudaGetErrorString(error));
+  std::exit(1);
+}
+#define OK(call) check(call, #call)
+
+Word* block(int byte) {
+  void* at = nullptr;
+  OK(cudaMalloc(&at, kBytes));
+  OK(cudaMemset(at, byte, kBytes));
+  return static_cast<Word*>(at);
+}
+
+}  // namespace
+
+int main() {
+  cudaStream_t stream = nullptr;
+  cudaStream_t captured = nullptr;
+  OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  OK(cudaStreamCreateWithFlags(&captured, cudaStreamNonBlocking));
+  Word* const from = block(1);
+  Word* const to = block(0);
+  OK(cudaDeviceSynchronize());
+
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t work = nullptr;
+  OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+  move<<<1, kThreads, 0, stream>>>(from, to);
+  OK(cudaStreamEndCapture(stream, &graph));
+  OK(cudaGraphInstantiate(&work, graph, 0));
+
+  OK(cudaStreamBeginCapture(captured, cudaStreamCaptureModeRelaxed));
+  OK(cudaGraphLaunch(work, stream));
+  OK(cudaFree(from));
+  void* next = nullptr;
+  OK(cudaMalloc(&next, kBytes));
+  cudaStream_t other = nullptr;
+  OK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+  OK(cudaMemsetAsync(next, 2, kBytes, other));
+  cudaGraph_t empty = nullptr;
+  OK(cudaStreamEndCapture(captured, &empty));
+  OK(cudaDeviceSynchronize());
+
+  std::vector<Word> words(kWords);
+  OK(cudaMemcpy(words.data(), to, kBytes, cudaMemcpyDeviceToHost));
+  std::printf("%zu changed\n",
+              kWords - static_cast<std::size_t>(std::count(words.begin(), words.end(), 0x01010101u)));
+  OK(cudaGraphExecDestroy(work));
+  return 0;
+}
