@@ -28,6 +28,10 @@ DeviceResult<Runtime*> Runtime::create(Device& device, const Options& options, B
   }
   if (is_budget_too_large(options, total))
     report<Msg::TP1006>(BytesText(options.device_budget.resolve(total)).c_str(), BytesText(total).c_str());
+  if (is_reserve_too_large(options, total)) {
+    report<Msg::TP1007>(BytesText(options.device_reserve.amount.resolve(total)).c_str(),
+                        BytesText(total).c_str(), BytesText(most_device_reserve(total)).c_str());
+  }
   DeviceResult<Arena*> arena = Arena::create(device, number);
   if (!arena.ok()) return Err{arena.error()};
   auto* runtime = new (std::nothrow) Runtime(device, std::unique_ptr<Arena>(*arena), options, capacity,

@@ -228,9 +228,18 @@ Options load_options(const char* const* environment, OptionIssues* issues) noexc
 
 Bytes device_reserve_of(const Options& options, Bytes device_total) noexcept {
   if (!options.device_reserve.is_auto) {
-    return std::min(options.device_reserve.amount.resolve(device_total), device_total);
+    return std::min(options.device_reserve.amount.resolve(device_total), most_device_reserve(device_total));
   }
   return device_total < GiB(4) ? Bytes(0) : MiB(512);
+}
+
+Bytes most_device_reserve(Bytes device_total) noexcept {
+  return Bytes(device_total.count() / 2);
+}
+
+bool is_reserve_too_large(const Options& options, Bytes device_total) noexcept {
+  const AutoAmount& reserve = options.device_reserve;
+  return !reserve.is_auto && reserve.amount.resolve(device_total) > most_device_reserve(device_total);
 }
 
 bool is_budget_too_small(const Options& options, Bytes device_total) noexcept {

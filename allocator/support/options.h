@@ -183,6 +183,11 @@ Options default_options() noexcept;
 /// the project's tests and is ignored. Hook-safe.
 Options load_options(const char* const* environment, OptionIssues* issues) noexcept;
 
+/// The most that may be left free, whatever --device-reserve says: half of the device. Bytes can be compared
+/// with that only once the device is known.
+Bytes most_device_reserve(Bytes device_total) noexcept;
+bool is_reserve_too_large(const Options& options, Bytes device_total) noexcept;
+
 /// device_reserve for a device of this size, "auto" resolved. Never more than the device.
 Bytes device_reserve_of(const Options& options, Bytes device_total) noexcept;
 

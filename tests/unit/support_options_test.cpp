@@ -188,6 +188,15 @@ TEST_CASE("options: capacity is the budget or the device less its reserve, which
   auto options = std::make_unique<Options>(default_options());
   CHECK(device_reserve_of(*options, GiB(80)) == MiB(512));
   CHECK(device_reserve_of(*options, GiB(2)) == Bytes(0));
+  CHECK_FALSE(is_reserve_too_large(*options, GiB(80)));
+  // What is given in bytes may be more than half of a device.
+  REQUIRE(set_option(*options, *find_option("TIDEPOOL_DEVICE_RESERVE"), "9TiB").ok());
+  CHECK(is_reserve_too_large(*options, GiB(80)));
+  CHECK(device_reserve_of(*options, GiB(80)) == GiB(40));
+  CHECK(device_capacity_of(*options, GiB(80)) == GiB(40));
+  REQUIRE(set_option(*options, *find_option("TIDEPOOL_DEVICE_RESERVE"), "40GiB").ok());
+  CHECK_FALSE(is_reserve_too_large(*options, GiB(80)));
+  *options = default_options();
   CHECK(device_capacity_of(*options, GiB(80)) == GiB(80) - MiB(512));
   options->device_budget = Amount::bytes(MiB(48));
   CHECK(device_capacity_of(*options, GiB(80)) == MiB(48));
@@ -195,7 +204,7 @@ TEST_CASE("options: capacity is the budget or the device less its reserve, which
   options->device_reserve = {false, Amount::share(250'000)};
   CHECK(device_capacity_of(*options, GiB(80)) == GiB(60));
   options->device_reserve = {false, Amount::bytes(GiB(100))};
-  CHECK(device_capacity_of(*options, GiB(80)) == Bytes(0));
+  CHECK(device_capacity_of(*options, GiB(80)) == GiB(40));
   CHECK(host_budget_of(*options, GiB(64)) == GiB(32));
 }
 
