@@ -136,6 +136,8 @@ bool IterationDetector::consider() noexcept {
 bool IterationDetector::may_replace(std::uint64_t period) const noexcept {
   if (period_ == 0) return true;
   if (synced_ && period == period_) return false;
+  // One operation over and over is a loop inside, if it is part of anything.
+  if (period_ == 1) return true;
   const bool explains_most = explained() * 10 >= covered() * 9;
   if (period >= 2 * std::uint64_t{period_}) return !explains_most || is_nested(period);
   return !synced_ && run_ + distance_ > explained();
@@ -330,8 +332,8 @@ IterationVerdict IterationDetector::verdict() const noexcept {
   verdict.explained = explained();
   verdict.covered = covered();
   const bool is_rare = verdict.explained * 2 < verdict.operations;
-  verdict.why_not = is_rare ? NoPeriod::kTooRare : NoPeriod::kNone;
-  if (!is_rare) verdict.period = period_;
+  verdict.why_not = is_rare ? NoPeriod::kTooRare : period_ == 1 ? NoPeriod::kUniform : NoPeriod::kNone;
+  if (verdict.is_periodic()) verdict.period = period_;
   return verdict;
 }
 

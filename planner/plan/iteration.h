@@ -29,6 +29,7 @@ enum class NoPeriod : std::uint8_t {
   kNoRepeat,  ///< no sequence of operations came three times in a row
   kGrows,     ///< what repeats allocates more than it frees, or the other way round: no iteration of a loop
   kTooRare,   ///< what repeated is a small part of all operations
+  kUniform,   ///< one operation over and over: where an iteration begins cannot be told
 };
 
 /// What is known about the iterations of a stream of operations.

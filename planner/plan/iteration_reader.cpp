@@ -38,23 +38,29 @@ void IterationFinder::add(const AnyRecord& record) {
 }
 
 std::string describe(const IterationVerdict& verdict) {
-  const std::string of = " of " + std::to_string(verdict.operations) + " operations";
+  const auto counted = [](std::uint64_t n, const char* what) {
+    return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+  };
+  const std::string of = " of " + counted(verdict.operations, "operation");
   switch (verdict.why_not) {
     case NoPeriod::kTooFew:
-      return "no period: only " + std::to_string(verdict.operations) + " operations";
+      return "no period: only " + counted(verdict.operations, "operation");
     case NoPeriod::kNoRepeat:
       return "no period: no sequence" + of + " came three times in a row";
     case NoPeriod::kGrows:
       return "no period: what repeats allocates more than it frees, or frees more";
     case NoPeriod::kTooRare:
       return "no period: what repeats is only " + std::to_string(verdict.explained) + of;
+    case NoPeriod::kUniform:
+      return "no period: " + std::to_string(verdict.explained) + of +
+             " are one over and over, which does not show where an iteration begins";
     case NoPeriod::kNone:
       break;
   }
   char percent[16];
   std::snprintf(percent, sizeof percent, "%.1f", 100 * verdict.confidence());
   return "a period of " + std::to_string(verdict.period) + " operations, " +
-         std::to_string(verdict.iterations) + " iterations (" + std::to_string(verdict.exact) +
+         counted(verdict.iterations, "iteration") + " (" + std::to_string(verdict.exact) +
          " exact), which explain " + percent + " % of the operations since it began";
 }
 

@@ -97,6 +97,10 @@ TEST_CASE("iteration: a stream that repeats has the period that trying all of th
     const Stream rest(body.begin(), body.begin() + static_cast<std::ptrdiff_t>(random() % body.size()));
     append(stream, rest);
     const IterationVerdict verdict = judge(stream).verdict;
+    if (shortest_period_of_end(stream) == 1) {
+      REQUIRE(verdict.why_not == NoPeriod::kUniform);
+      continue;
+    }
     REQUIRE(verdict.is_periodic());
     REQUIRE(verdict.period == shortest_period_of_end(stream));
     REQUIRE(verdict.confidence() > 0.99);
@@ -231,6 +235,39 @@ TEST_CASE("iteration: what does not repeat is refused with the reason") {
   Stream changing;
   for (std::uint32_t i = 1; i < 40; ++i) append(changing, training_step(5 + i % 7, i));
   CHECK_FALSE(judge(changing).verdict.is_periodic());
+}
+
+TEST_CASE("iteration: one operation over and over is no iteration, and neither does it hide one") {
+  Stream loop;
+  append(loop, {kernel(1)}, 4803);
+  const IterationVerdict same = judge(loop).verdict;
+  CHECK(same.why_not == NoPeriod::kUniform);
+  CHECK(same.period == 0);
+  CHECK(describe(same) ==
+        "no period: 4803 of 4803 operations are one over and over, which does not show where an iteration "
+        "begins");
+  // Some of it, some of others, in no order.
+  std::mt19937_64 random(7);
+  Stream mixed;
+  for (int i = 0; i < 300; ++i) {
+    append(mixed, {kernel(1)}, 30 + random() % 90);
+    append(mixed, {kernel(static_cast<std::uint32_t>(2 + random() % 1000))});
+  }
+  CHECK(judge(mixed).verdict.why_not == NoPeriod::kUniform);
+  // A step that is a copy, a long run of one kernel and a copy back.
+  for (const std::size_t launches : {40u, 100u, 1000u}) {
+    INFO(launches << " launches");
+    Stream steps;
+    for (int i = 0; i < 20; ++i) {
+      append(steps, {kInput});
+      append(steps, {kernel(1)}, launches);
+      append(steps, {kernel(2)});
+    }
+    const IterationVerdict verdict = judge(steps).verdict;
+    CHECK(verdict.is_periodic());
+    CHECK(verdict.period == launches + 2);
+    CHECK(verdict.iterations >= 15);
+  }
 }
 
 TEST_CASE("iteration: of two loops the one with most operations is named") {
