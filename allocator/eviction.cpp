@@ -7,6 +7,7 @@
 
 #include "allocator/epoch.h"
 #include "allocator/residency.h"
+#include "allocator/support/message.h"
 
 namespace tidepool::runtime {
 
@@ -21,12 +22,17 @@ Status Residency::acquire(Block& block) noexcept {
     // Under a budget that was lowered others may have come to hold what this launch was found to fit beside.
     const Bytes needed = pool_.created() + missing;
     if (device_error_.ok() && needed > pool_.limit() && fits(needed)) continue;
+    const bool is_device_full = pool_.available() >= missing;
     while (!block.extents.empty() && !block.extents.back().mapped) {
       pool_.put(block.extents.back());
       block.extents.pop_back();
     }
     if (!device_error_.ok()) return device_error_;
-    return pool_.lost().ok() ? refuse(block.span) : pool_.lost();
+    if (!pool_.lost().ok()) return pool_.lost();
+    if (!is_device_full) return refuse(block.span);
+    report<Msg::TP2010>(BytesText(block.span).c_str(), BytesText(pool_.limit()).c_str(),
+                        BytesText(pool_.created()).c_str());
+    return count_refusal();
   }
 }
 

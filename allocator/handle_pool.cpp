@@ -1,6 +1,7 @@
 #include "allocator/handle_pool.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "allocator/failed_call.h"
 #include "allocator/support/message.h"
@@ -78,7 +79,7 @@ Bytes HandlePool::create_new(Bytes missing, std::vector<Extent>& extents) noexce
       const Status status = handle.ok() ? kOk : handle.error();
       lost_.store(loses_device(status) ? status.code() : kOk.code(), std::memory_order_relaxed);
       if (!handle.ok()) {
-        report_failed_call("cuMemCreate", handle.error());
+        note_refusal(handle.error());
         break;
       }
       StatsPage::instance().add(Metric::handles_created_total, 1);
@@ -88,6 +89,16 @@ Bytes HandlePool::create_new(Bytes missing, std::vector<Extent>& extents) noexce
     }
   }
   return missing;
+}
+
+// A device that others have filled refuses at every turn: one line for each process.
+void HandlePool::note_refusal(Status error) const noexcept {
+  static constinit std::atomic<bool> is_told{false};
+  if (error != kOutOfMemory) {
+    report_failed_call("cuMemCreate", error);
+  } else if (!is_told.exchange(true, std::memory_order_relaxed)) {
+    report<Msg::TP2008>(BytesText(limit()).c_str(), BytesText(created()).c_str());
+  }
 }
 
 bool HandlePool::drop_one_larger_than(Bytes size) noexcept {

@@ -45,7 +45,7 @@ class HandlePool {
 
   /// Moves handles for up to `missing` bytes (whole granules) to the end of `extents`: spare ones first, then
   /// new ones below the limit. Returns the bytes it could not give. A failed create counts as the limit
-  /// reached; it is reported once and the caller makes room instead.
+  /// reached; it is reported and the caller makes room instead.
   Bytes take(Bytes missing, std::vector<Extent>& extents) noexcept;
   /// The error of the latest create if it tells that the device is lost; kOk otherwise.
   [[nodiscard]] Status lost() const noexcept { return Status(lost_.load(std::memory_order_relaxed)); }
@@ -57,6 +57,7 @@ class HandlePool {
  private:
   Bytes take_spare(Bytes missing, std::vector<Extent>& extents) noexcept;
   Bytes create_new(Bytes missing, std::vector<Extent>& extents) noexcept;
+  void note_refusal(Status error) const noexcept;
   bool drop_one_larger_than(Bytes size) noexcept;
   bool drop_spare(std::size_t size_class) noexcept;
   void note_attention() noexcept;  // lock held

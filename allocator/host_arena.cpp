@@ -83,6 +83,7 @@ Status HostArena::add_chunk() noexcept {
   count_pinned(size, true);
   std::byte* const base = pinned() <= budget() ? map_pages(size) : nullptr;
   const Status status = base != nullptr ? device_.register_host(base, size) : kOutOfMemory;
+  is_refused_.store(!status.ok(), std::memory_order_relaxed);
   if (!status.ok()) {
     count_pinned(size, false);
     if (base != nullptr) ::munmap(base, size.count());

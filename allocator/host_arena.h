@@ -40,6 +40,8 @@ class HostArena {
   /// What of the budget the arenas of other devices have not pinned.
   [[nodiscard]] Bytes budget() const noexcept;
   [[nodiscard]] Bytes used() const noexcept;
+  /// Did the system or the driver refuse memory within the budget, when it was asked last?
+  [[nodiscard]] bool is_refused() const noexcept { return is_refused_.load(std::memory_order_relaxed); }
   [[nodiscard]] Bytes pinned() const noexcept;
 
   /// Gives the memory back to the system without asking the driver: for when the context that had pinned it
@@ -71,6 +73,7 @@ class HostArena {
   std::map<std::byte*, Bytes> holes_;               // free, coalesced within a chunk
   std::set<std::pair<Bytes, std::byte*>> by_size_;  // the same holes
   std::atomic<std::uint64_t> pinned_{0};            // changed with lock_
+  std::atomic<bool> is_refused_{false};             // changed with lock_
   Bytes used_;
 };
 

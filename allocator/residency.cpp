@@ -352,6 +352,8 @@ Status Residency::refuse(Bytes asked) noexcept {
   const Bytes movable = pool_.limit() - kept();
   if (asked > movable) {
     report<Msg::TP2002>(BytesText(asked).c_str(), BytesText(movable).c_str());
+  } else if (host_.is_refused()) {
+    report<Msg::TP2009>(BytesText(asked).c_str(), BytesText(host_.pinned()).c_str());
   } else {
     report<Msg::TP2005>(BytesText(asked).c_str(), BytesText(pool_.limit()).c_str(),
                         BytesText(host_.budget()).c_str());

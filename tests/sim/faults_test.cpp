@@ -3,10 +3,12 @@
 #include <signal.h>
 
 #include <catch2/catch.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "tests/process/child_process.h"
+#include "tests/process/pattern.h"
 
 namespace tidepool::test {
 namespace {
@@ -39,6 +41,17 @@ bool has_met_faults(const Outcome& outcome) {
   return outcome.err.find("put in by the plan") != std::string::npos;
 }
 
+/// The lines of the message, without what they begin with.
+std::vector<std::string> said(const Outcome& outcome, const std::string& code) {
+  std::vector<std::string> lines;
+  std::istringstream text(outcome.err);
+  for (std::string line; std::getline(text, line);) {
+    const std::size_t at = line.find(" " + code + " ");
+    if (line.starts_with("tidepool ") && at != line.npos) lines.push_back(line.substr(at + 1));
+  }
+  return lines;
+}
+
 }  // namespace
 
 TEST_CASE("faults: one failed call below Tidepool leaves the output as it is") {
@@ -58,6 +71,43 @@ TEST_CASE("faults: one failed call below Tidepool leaves the output as it is") {
     CHECK(got.code() == 0);
     CHECK(got.out == want.out);
   }
+}
+
+TEST_CASE("faults: a device that others have filled is told once, and the job goes on in what it has") {
+  const Outcome got = under("cuMemCreate after=12 count=all return=2");
+  INFO(got.err);
+  CHECK(has_met_faults(got));
+  CHECK(got.code() == 0);
+  CHECK(got.out == plain().out);
+  const auto lines = said(got, "TP2008");
+  REQUIRE(lines.size() == 1);
+  CHECK(matches(lines[0],
+                "TP2008 the device is full: this process may hold 36.0 MiB and got * MiB, others hold the "
+                "rest. The job goes on in what it has. Give each process of the device a "
+                "--device-budget, so that together they fit."));
+  CHECK(said(got, "TP3001").empty());
+  CHECK(got.err.find(" 1 warning.") != std::string::npos);
+}
+
+TEST_CASE("faults: of memory that the driver refuses, on the device or pinned, the cause is named") {
+  const Outcome full = under("cuMemCreate count=all return=2");
+  INFO(full.err);
+  CHECK(full.code() == 1);
+  REQUIRE_FALSE(said(full, "TP2010").empty());
+  CHECK(said(full, "TP2010")[0] ==
+        "TP2010 out of memory: 2.0 MiB needed on the device, which is full: this process may hold 36.0 MiB "
+        "and got 0 B, "
+        "and nothing more can leave. The call fails with out of memory. End what else uses the device.");
+  CHECK(said(full, "TP2005").empty());
+  const Outcome unpinned = under("cuMemHostRegister count=all return=2");
+  INFO(unpinned.err);
+  CHECK(unpinned.code() == 1);
+  REQUIRE_FALSE(said(unpinned, "TP2009").empty());
+  CHECK(matches(said(unpinned, "TP2009")[0],
+                "TP2009 out of memory: * MiB asked, and the driver pins no more host memory to move it to "
+                "than 0 B. The call "
+                "fails with out of memory. Raise `ulimit -l`, free host memory, or raise --device-budget."));
+  CHECK(said(unpinned, "TP2005").empty());
 }
 
 TEST_CASE("faults: a slow link changes no byte") {
