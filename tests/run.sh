@@ -100,8 +100,8 @@ for process in "${configuring[@]}"; do
 done
 for preset in "${presets[@]}"; do
   started=$SECONDS
-  tp_say "building preset $preset (one or two minutes the first time)"
-  tp_quietly "building preset $preset" cmake --build "build/$preset" --parallel "$jobs"
+  tp_say "building preset $preset"
+  tp_with_progress "building preset $preset" cmake --build "build/$preset" --parallel "$jobs"
   tp_say "built preset $preset in $((SECONDS - started)) s"
   printf 'subdirs("%s")\n' "$PWD/build/$preset" >>build/all/CTestTestfile.cmake
 done

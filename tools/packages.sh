@@ -85,6 +85,23 @@ tp_find_nvcc() {
   fi
 }
 
+# tp_with_progress <what> <command>...: as tp_quietly, and every 15 seconds one line says how far a build by Ninja is.
+tp_with_progress() {
+  local what=$1 log line told=$SECONDS
+  shift
+  log=$(mktemp)
+  if ! "$@" 2>&1 | tee "$log" | while IFS= read -r line; do
+    if [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]] && ((SECONDS - told >= ${TP_PROGRESS_SECONDS:-15})); then
+      told=$SECONDS
+      tp_say "$what: ${BASH_REMATCH[1]} of ${BASH_REMATCH[2]}"
+    fi
+  done; then
+    tail -n 60 "$log" >&2
+    tp_fail "$what failed; the whole output is in $log"
+  fi
+  rm -f "$log"
+}
+
 # tp_quietly <what> <command>...: runs a command; its output is shown only if it fails.
 tp_quietly() {
   local what=$1 log

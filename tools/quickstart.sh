@@ -43,9 +43,9 @@ if ((install)); then
 fi
 tp_find_nvcc
 
-tp_say "building into build/release (a minute or two the first time)"
+tp_say "building into build/release (about five minutes of a processor the first time)"
 tp_quietly "configuring" cmake --preset release -DBUILD_TESTING=OFF -DTP_WERROR=OFF
-tp_quietly "building" cmake --build build/release --parallel "$jobs"
+tp_with_progress "building" cmake --build build/release --parallel "$jobs"
 
 bold='' green='' red='' plain=''
 if [[ -t 1 && -z ${NO_COLOR:-} ]]; then
