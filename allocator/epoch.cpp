@@ -4,7 +4,6 @@
 #include <sched.h>
 
 #include <array>
-#include <mutex>
 #include <new>
 
 namespace tidepool::runtime {
@@ -15,19 +14,16 @@ pthread_once_t g_exit_once = PTHREAD_ONCE_INIT;
 
 bool g_have_key = false;
 
-struct ExitHooks {
-  struct Hook {
-    void (*call)(void*) = nullptr;
-    void* context = nullptr;
-  };
-  std::mutex lock;
-  std::array<Hook, 64> all;  // one for each device that can be managed
+// What to call on threads that end. No lock is held during a call: it may wait for the driver, and another
+// thread that ends must not wait with it. Plain statics, so that a child of a fork finds them whatever the
+// other threads of its parent were at.
+struct ExitHook {
+  using Call = void (*)(void*);
+  std::atomic<Call> call{nullptr};
+  std::atomic<void*> context{nullptr};    // whose place it is; null: nobody's
+  std::atomic<std::uint32_t> callers{0};  // threads that may be in a call, or are about to look
 };
-ExitHooks& exit_hooks() noexcept {
-  alignas(ExitHooks) static unsigned char storage[sizeof(ExitHooks)];
-  static ExitHooks* const hooks = new (storage) ExitHooks;
-  return *hooks;
-}
+constinit std::array<ExitHook, 64> g_exit_hooks{};  // one for each device that can be managed
 
 }  // namespace
 
@@ -35,12 +31,14 @@ constinit thread_local EpochRegistry::Slot* EpochRegistry::t_slot __attribute__(
     nullptr;
 
 void EpochRegistry::give_back(void* slot) noexcept {
-  {
-    ExitHooks& hooks = exit_hooks();
-    const std::lock_guard guard(hooks.lock);
-    for (const ExitHooks::Hook& hook : hooks.all) {
-      if (hook.call != nullptr) hook.call(hook.context);
+  for (ExitHook& place : g_exit_hooks) {
+    if (place.call.load(std::memory_order_relaxed) == nullptr) continue;
+    // Counted first, looked at second; remove_exit_hook() does it the other way round.
+    place.callers.fetch_add(1, std::memory_order_seq_cst);
+    if (const ExitHook::Call call = place.call.load(std::memory_order_seq_cst); call != nullptr) {
+      call(place.context.load(std::memory_order_acquire));
     }
+    place.callers.fetch_sub(1, std::memory_order_release);
   }
   t_slot = nullptr;
   static_cast<Slot*>(slot)->owned.store(false, std::memory_order_release);
@@ -91,21 +89,21 @@ std::uint64_t EpochRegistry::quiesce(Nanos bound) noexcept {
 }
 
 bool EpochRegistry::add_exit_hook(void (*hook)(void*), void* context) noexcept {
-  ExitHooks& hooks = exit_hooks();
-  const std::lock_guard guard(hooks.lock);
-  for (ExitHooks::Hook& place : hooks.all) {
-    if (place.call != nullptr) continue;
-    place = {hook, context};
+  for (ExitHook& place : g_exit_hooks) {
+    void* nobody = nullptr;
+    if (!place.context.compare_exchange_strong(nobody, context, std::memory_order_acq_rel)) continue;
+    place.call.store(hook, std::memory_order_seq_cst);
     return true;
   }
   return false;
 }
 
 void EpochRegistry::remove_exit_hook(void* context) noexcept {
-  ExitHooks& hooks = exit_hooks();
-  const std::lock_guard guard(hooks.lock);
-  for (ExitHooks::Hook& place : hooks.all) {
-    if (place.context == context) place = {};
+  for (ExitHook& place : g_exit_hooks) {
+    if (place.context.load(std::memory_order_acquire) != context) continue;
+    place.call.store(nullptr, std::memory_order_seq_cst);
+    while (place.callers.load(std::memory_order_seq_cst) != 0) ::sched_yield();
+    place.context.store(nullptr, std::memory_order_release);
   }
 }
 
@@ -113,6 +111,11 @@ void EpochRegistry::reset_after_fork() noexcept {
   for (Slot& slot : slots_) {
     slot.value.store(0, std::memory_order_relaxed);
     slot.owned.store(&slot == t_slot, std::memory_order_relaxed);
+  }
+  for (ExitHook& place : g_exit_hooks) {
+    place.call.store(nullptr, std::memory_order_relaxed);
+    place.context.store(nullptr, std::memory_order_relaxed);
+    place.callers.store(0, std::memory_order_relaxed);
   }
 }
 

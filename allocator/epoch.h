@@ -52,13 +52,14 @@ class EpochRegistry {
   /// nobody is stuck. Spins and yields; the caller's own slot must be even.
   std::uint64_t quiesce(Nanos bound) noexcept;
 
-  /// `hook(context)` is called on each thread that ends after it had a slot, until it is taken away. False:
-  /// there are too many.
+  /// `hook(context)` is called on each thread that ends after it had a slot, until it is taken away. It may
+  /// wait; several threads may be in it. `context` is not null and names the hook. False: there are too many.
   bool add_exit_hook(void (*hook)(void* context), void* context) noexcept;
-  /// Waits for a call of it that is under way.
+  /// Waits for calls of it that are under way.
   void remove_exit_hook(void* context) noexcept;
 
-  /// In a forked child: the threads that owned the slots are gone.
+  /// In a forked child: the threads that owned the slots are gone, and hooks with them: what they are about
+  /// is the parent's.
   void reset_after_fork() noexcept;
 
  private:

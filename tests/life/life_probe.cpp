@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/life/thread_forks.h"
 #include "tests/shim/probe.h"
 
 extern char** environ;
@@ -357,6 +358,8 @@ int main(int argc, char** argv) {
   g_only_records = std::string_view(argument) == "recorded";
   if (which == "fork_while_busy")
     fork_while_busy();
+  else if (which == "thread_forks")
+    thread_forks(g_only_records);
   else if (which == "spawn_while_busy")
     spawn_while_busy();
   else if (which == "exec")

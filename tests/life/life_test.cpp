@@ -58,6 +58,11 @@ TEST_CASE("life: children that are forked while threads are in hooks do not hang
   expect_passes(on_recorder({"fork_while_busy", "recorded"}, "newer=cuMemAlloc"));
 }
 
+TEST_CASE("life: a child ends like the thread that forked it, without a call of the driver", "[plain]") {
+  expect_passes(on_recorder({"thread_forks", "recorded"}));
+  expect_passes(on_simgpu({"thread_forks"}));
+}
+
 TEST_CASE("life: neither do they where memory is only watched", "[plain]") {
   expect_passes(on_recorder({"fork_while_busy", "recorded"}, "newer=cuMemAlloc", "observe"));
   expect_passes(on_simgpu({"fork_while_busy"}, 1, "observe"));
