@@ -37,16 +37,24 @@ SlabHeap::Slab* SlabHeap::find(BlockId id, std::unique_lock<std::mutex>& guard) 
   return slab->id == id ? slab : nullptr;
 }
 
-SlabHeap::Slab* SlabHeap::unused_slab() noexcept {
+SlabHeap::Slab* SlabHeap::unused_slab(Domain& domain) noexcept {
+  Slab* slab = nullptr;
   {
     const std::lock_guard guard(unused_lock_);
     if (!unused_.empty()) {
-      Slab* const slab = unused_.back();
+      slab = unused_.back();
       unused_.pop_back();
-      return slab;
     }
   }
-  return new (std::nothrow) Slab;
+  if (slab == nullptr) {
+    slab = new (std::nothrow) Slab;
+    if (slab != nullptr) slab->owner.store(&domain, std::memory_order_release);
+    return slab;
+  }
+  // Who looked for the block that it was may still be at it, with the former owner's lock.
+  const std::lock_guard guard(slab->owner.load(std::memory_order_relaxed)->lock);
+  slab->owner.store(&domain, std::memory_order_release);
+  return slab;
 }
 
 // A stream's domain stays when the stream goes: its number serves again only once all its work has passed.
@@ -106,23 +114,27 @@ DeviceResult<DevicePtr> SlabHeap::take_any(Domain& domain, Wanted wanted) noexce
   return take(domain, *domain.by_room[static_cast<std::size_t>(std::countr_zero(fitting))], wanted);
 }
 
+DeviceResult<DevicePtr> SlabHeap::take_here(Domain& domain, Wanted wanted) noexcept {
+  const std::lock_guard guard(domain.lock);
+  const DeviceResult<DevicePtr> at = take_any(domain, wanted);
+  return at.ok() || !settle_pending(domain) ? at : take_any(domain, wanted);
+}
+
+// Whoever needs a slab may wait for the device. Frees and questions about pointers do not wait with it, nor
+// do allocations that find room.
 DeviceResult<DevicePtr> SlabHeap::allocate(Bytes size, std::uint16_t stream, std::uint8_t tag) noexcept {
   const Wanted wanted{size, tag};
   Domain& domain = *domain_for(stream);
-  Status refused = kOk;
+  DeviceResult<DevicePtr> at = take_here(domain, wanted);
+  if (at.ok()) return at;
   {
-    const std::lock_guard guard(domain.lock);
-    DeviceResult<DevicePtr> at = take_any(domain, wanted);
+    const std::lock_guard growing(domain.growth);
+    at = take_here(domain, wanted);  // another thread may have added a slab meanwhile
     if (at.ok()) return at;
-    if (settle_pending(domain) && (at = take_any(domain, wanted)).ok()) return at;
-    if (residency_.may_keep(Arena::kChunk)) {
-      refused = add_slab(domain);
-      if (refused.ok()) return take_any(domain, wanted);
-    }
+    if (residency_.may_keep(Arena::kChunk)) return take_new(domain, wanted);
   }
-  if (!refused.ok()) return Err{refused};
   // Nothing more may stay on the device; what others keep for themselves may have room.
-  DeviceResult<DevicePtr> at = take_of_others(&domain, wanted);
+  at = take_of_others(&domain, wanted);
   if (!at.ok()) return Err{residency_.refuse_to_keep(size)};
   return at;
 }
@@ -145,9 +157,9 @@ DeviceResult<DevicePtr> SlabHeap::take_of_others(const Domain* mine, Wanted want
   return found;
 }
 
-Status SlabHeap::add_slab(Domain& domain) noexcept {
-  Slab* const slab = unused_slab();
-  if (slab == nullptr) return residency_.refuse(Arena::kChunk);
+DeviceResult<DevicePtr> SlabHeap::take_new(Domain& domain, Wanted wanted) noexcept {
+  Slab* const slab = unused_slab(domain);
+  if (slab == nullptr) return Err{residency_.refuse(Arena::kChunk)};
   Status status = kOk;
   DeviceResult<BlockId> id = residency_.take_freed(Arena::kChunk, Arena::kChunk, streams_.at(domain.stream));
   if (*id == kNoBlock) id = residency_.new_block(Arena::kChunk, Arena::kChunk);
@@ -163,18 +175,19 @@ Status SlabHeap::add_slab(Domain& domain) noexcept {
   if (!status.ok()) {
     const std::lock_guard guard(unused_lock_);
     unused_.push_back(slab);
-    return status;
+    return Err{status};
   }
+  const std::lock_guard guard(domain.lock);
   slab->id = *id;
   slab->base = arena_.block(*id).base;
   slab->last_freed = pending;
-  slab->owner.store(&domain, std::memory_order_release);
   arena_.block(*id).slab.store(slab, std::memory_order_release);
   insert(domain, *slab);
   ++domain.empty_slabs;
   empty_slabs_.fetch_add(1, std::memory_order_relaxed);
   held_bytes_.fetch_add(Arena::kChunk.count(), std::memory_order_relaxed);
-  return kOk;
+  // Meanwhile another may have come to have room; then this one stays, empty, for the next.
+  return take_any(domain, wanted);
 }
 
 // Domain's lock held. The slab may be gone afterwards.

@@ -54,9 +54,10 @@ class SlabHeap {
   struct Domain;
   /// Never given back to the system: whoever asks about a pointer that is being freed may still look at it.
   struct Slab {
+    std::atomic<Domain*> owner{nullptr};  // with the lock of the domain that it leaves
+    // With the owner's lock:
     BlockId id = kNoBlock;  // kNoBlock: not in use
     DevicePtr base;
-    std::atomic<Domain*> owner{nullptr};
     SlabMap map;
     Use last_freed;  // newest free in the domain's own stream: places are free for others once it has passed
     std::size_t room = 0;  // the list it is in
@@ -70,6 +71,7 @@ class SlabHeap {
     Use freed_by;
   };
   struct alignas(64) Domain {
+    std::mutex growth;  // held by who gets a slab for it, also while that waits for the device; before `lock`
     std::mutex lock;
     std::uint16_t stream = 0;
     std::array<Slab*, SlabMap::kOrders + 1> by_room{};  // lists of slabs by SlabMap::room()
@@ -80,7 +82,8 @@ class SlabHeap {
 
   /// The slab of the block, with its domain's lock held by `guard`; null: the block is none.
   Slab* find(BlockId id, std::unique_lock<std::mutex>& guard) noexcept;
-  Slab* unused_slab() noexcept;
+  /// A slab that becomes the domain's, without memory. No lock is held.
+  Slab* unused_slab(Domain& domain) noexcept;
   Domain* domain_for(std::uint16_t stream) noexcept;
   static void insert(Domain& domain, Slab& slab) noexcept;
   static void remove(Domain& domain, Slab& slab) noexcept;
@@ -95,7 +98,10 @@ class SlabHeap {
   void give(Slab& slab, std::size_t unit) noexcept;
   bool settle_pending(Domain& domain) noexcept;
   void drop_if_spare(Domain& domain, Slab& slab) noexcept;
-  Status add_slab(Domain& domain) noexcept;
+  /// take_any(), also once frees have been seen to. Takes the domain's lock.
+  DeviceResult<DevicePtr> take_here(Domain& domain, Wanted wanted) noexcept;
+  /// A place in a new slab; with `growth` held and not the domain's lock.
+  DeviceResult<DevicePtr> take_new(Domain& domain, Wanted wanted) noexcept;
   template <class Visit>
   void for_each_domain(Visit&& visit) noexcept;
 
