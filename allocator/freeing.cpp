@@ -28,7 +28,6 @@ Status Residency::free_in(BlockId id, Stream& stream) noexcept {
 template <class Order>
 Status Residency::free_by(BlockId id, Order&& order) noexcept {
   Block& block = arena_.block(id);
-  if (block.load().state() != BlockState::kFreed) release_kept(block);
   for (;;) {
     const StateWord word = block.load();
     Copies copies;
@@ -59,10 +58,11 @@ Status Residency::free_by(BlockId id, Order&& order) noexcept {
   }
 }
 
-// Under the free list's lock.
+// Under the free list's lock. A free that fails leaves the block kept: something may name it still.
 bool Residency::move_to_freed(Block& block, StateWord word, Use last) noexcept {
   if (!block.move(word, BlockState::kFreed)) return false;
   uncount(block);
+  release_kept(block);
   // Host slots of blocks that are being copied belong to the list of incoming copies, or to the eviction,
   // which notices.
   if (word.state() != BlockState::kIncoming && word.state() != BlockState::kOutgoing) {
