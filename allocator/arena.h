@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "allocator/block.h"
@@ -74,6 +75,14 @@ class Arena {
   void for_each_allocated(Visit&& visit) noexcept {
     const std::lock_guard guard(lock_);
     for (BlockId id = 1; id < end_id(); ++id) {
+      if (blocks_[id].load().state() != BlockState::kFreed) visit(id, blocks_[id]);
+    }
+  }
+  /// The same for those of `ids` that are allocated.
+  template <class Visit>
+  void for_each_allocated(std::span<const BlockId> ids, Visit&& visit) noexcept {
+    const std::lock_guard guard(lock_);
+    for (const BlockId id : ids) {
       if (blocks_[id].load().state() != BlockState::kFreed) visit(id, blocks_[id]);
     }
   }

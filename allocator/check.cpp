@@ -55,6 +55,33 @@ const char* Residency::check() noexcept {
   return check_locked();
 }
 
+// TIDEPOOL_CHECK=cheap: what this turn was about, and sums that are kept anyway. Costs the same however many
+// blocks there are.
+const char* Residency::check_turn() noexcept {
+  const FreeList::Held freed(freed_);
+  const char* broken = nullptr;
+  Bytes backed;
+  arena_.for_each_allocated(wanted_, [&](BlockId id, const Block& block) {
+    backed += block.backed();
+    if (broken == nullptr) broken = check_block(arena_, id);
+  });
+  if (broken != nullptr) return broken;
+  if (backed + freed_.bytes() + pool_.spare() > pool_.created())
+    return "device memory does not add up: blocks of one launch + freed + spare > created";
+  if (!pool_.kept_its_limit()) return "more device memory was created than allowed";
+  if (slots_in_motion() > host_.used()) return "host memory does not add up: slots in motion > used";
+  return nullptr;
+}
+
+// Of copies that are under way, and of copies that the device has not changed since.
+Bytes Residency::slots_in_motion() const noexcept {
+  Bytes slots = copies_.held();
+  for (const Incoming& incoming : incoming_) slots += size_of(incoming.slot);
+  for (const Eviction& eviction : evictions_) slots += size_of(eviction.slot);
+  for (const Lost& lost : lost_) slots += size_of(lost.slot);
+  return slots;
+}
+
 const char* Residency::check_locked() noexcept {
   const FreeList::Held freed(freed_);
   Bytes backed;
@@ -67,10 +94,7 @@ const char* Residency::check_locked() noexcept {
   });
   if (broken != nullptr) return broken;
   freed.for_each([&](BlockId id) { backed += arena_.block(id).backed(); });
-  for (const Incoming& incoming : incoming_) slots += size_of(incoming.slot);
-  for (const Eviction& eviction : evictions_) slots += size_of(eviction.slot);
-  for (const Lost& lost : lost_) slots += size_of(lost.slot);
-  slots += copies_.held();
+  slots += slots_in_motion();
   if (const char* wrong = copies_.check()) return wrong;
   if (backed + pool_.spare() != pool_.created())
     return "device memory does not add up: blocks + spare != created";

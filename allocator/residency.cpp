@@ -175,8 +175,9 @@ Status Residency::bring_all(std::span<const BlockId> set, WorkName what) noexcep
   // A moving average over a few turns.
   brought_ = Bytes((brought_.count() * 3 + absent.count()) / 4);
   if (status.ok()) evict_ahead();
-  if (check_ >= CheckLevel::kFull) {
-    if (const char* broken = check_locked()) report<Msg::TP3002>(broken);
+  if (check_ != CheckLevel::kOff) {
+    const char* const broken = check_ == CheckLevel::kCheap ? check_turn() : check_locked();
+    if (broken != nullptr) report<Msg::TP3002>(broken);
   }
   return status;
 }

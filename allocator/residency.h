@@ -298,6 +298,8 @@ class Residency {
 
   void publish_stats() noexcept;
   const char* check_locked() noexcept;
+  const char* check_turn() noexcept;
+  [[nodiscard]] Bytes slots_in_motion() const noexcept;
 
   Device& device_;
   Arena& arena_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "allocator/runtime.h"
+#include "allocator/support/message.h"
 #include "allocator/support/options.h"
 #include "tests/fakes/fake_device.h"
 
@@ -49,6 +50,7 @@ class Program {
   ~Program() {
     device_.run_all();
     runtime_.reset();
+    CHECK(times_reported(Msg::TP3002) == broken_before_);
     if (is_lost_) return;
     CHECK(device_.in_use() == Bytes());
     CHECK(device_.mappings() == 0);
@@ -169,6 +171,7 @@ class Program {
   }
 
   const bool is_lost_;
+  const std::uint64_t broken_before_ = times_reported(Msg::TP3002);  // what TIDEPOOL_CHECK found
   fakes::FakeDevice device_;
   std::unique_ptr<Runtime> runtime_;
   std::vector<StreamHandle> streams_;
