@@ -34,10 +34,15 @@ std::atomic<unsigned long> g_syncs{0};
 std::atomic<bool> g_is_lost{false};
 std::atomic<bool> g_will_be_lost{false};
 std::atomic<void (*)(const char* entry)> g_observer{nullptr};
+std::atomic<int (*)(const char* entry, const std::uint64_t* arguments)> g_intercept{nullptr};
+thread_local int t_intercepted = 0;
 pthread_once_t g_once = PTHREAD_ONCE_INIT;
 
 CUresult succeed() {
   return CUDA_SUCCESS;
+}
+CUresult intercepted() {
+  return static_cast<CUresult>(t_intercepted);
 }
 CUresult illegal_address() {
   return CUDA_ERROR_ILLEGAL_ADDRESS;
@@ -124,11 +129,22 @@ __attribute__((visibility("hidden"), used)) void* tp_record_called(tidepool::fak
   note(*entry, arguments);
   if (faults().slow == entry->name) ::usleep(static_cast<useconds_t>(faults().slow_ms) * 1000);
   if (const auto observer = g_observer.load()) observer(entry->name);
+  if (const auto intercept = g_intercept.load()) {
+    t_intercepted = intercept(entry->name, arguments);
+    if (t_intercepted >= 0) return reinterpret_cast<void*>(&intercepted);
+  }
   return is_illegal(entry->name, arguments) ? reinterpret_cast<void*>(&illegal_address) : entry->function;
 }
 
 /// Lets a stand-in for CUPTI see each call, by the name of its entry.
 __attribute__((visibility("default"))) void tp_recording_observe(void (*observer)(const char* entry)) {
   tidepool::fakes::g_observer = observer;
+}
+
+/// Lets a test see each call with its first six arguments, as registers hold them, and answer in the driver's
+/// place: what it returns is the call's result, if it is not negative. Called by whichever thread calls.
+__attribute__((visibility("default"))) void tp_recording_intercept(
+    int (*intercept)(const char* entry, const std::uint64_t* arguments)) {
+  tidepool::fakes::g_intercept = intercept;
 }
 }

@@ -1,0 +1,252 @@
+// Every hook of hooks.def is called over the recording driver, with a block that was sent away at each place
+// where the call can take an address, and is held to what its policy says: work finds the block there
+// (kGate), the block stays from then on (kKeep), the driver is asked again once it could be given memory
+// (kRoom). The others are held to other_hooks.cpp. Each call is made in a process of its own.
+//
+//   hooks_probe [NAME]   all hooks, or one
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <set>
+#include <string>
+
+#include "tests/shim/hooks/arguments.h"
+#include "tests/shim/hooks/other_hooks.h"
+#include "tests/shim/hooks/witness.h"
+#include "tests/shim/probe.h"
+
+namespace tidepool::test {
+namespace {
+
+using shim::Hook;
+using shim::Policy;
+
+constexpr std::size_t kBlock = 4 * kMiB;
+
+struct Row {
+  const char* name;
+  Policy policy;
+  CUresult (*call)(Arguments& arguments);
+};
+
+template <Hook H>
+CUresult call_hook(Arguments& arguments) {
+  using Function = std::remove_pointer_t<typename HookType<H>::Function>;
+  Function* const hook = find<Function>(HookType<H>::kName);
+  EXPECT(is_hook(reinterpret_cast<void*>(hook)));
+  return arguments.call(hook);
+}
+
+constexpr Row kRows[] = {
+#define TP_ROW(name, policy) {#name, Policy::policy, &call_hook<Hook::name>},
+#define TP_HOOK(name, policy) TP_ROW(name, policy)
+#define TP_HOOK_PTSZ(name, policy) TP_ROW(name, policy) TP_ROW(name##_ptsz, policy)
+#define TP_HOOK_PTDS(name, policy) TP_ROW(name, policy) TP_ROW(name##_ptds, policy)
+#include "shim/hooks.def"
+#undef TP_HOOK
+#undef TP_HOOK_PTSZ
+#undef TP_HOOK_PTDS
+#undef TP_ROW
+};
+
+/// A program with more blocks than fit.
+class Program {
+ public:
+  Program() {
+    Witness& witness = Witness::instance();
+    objects_.context = start();
+    EXPECT(DRIVER(cuStreamCreate)(&objects_.stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    witness.set_program_stream(objects_.stream);
+    CUmodule module = nullptr;
+    EXPECT(DRIVER(cuModuleLoadData)(&module, "") == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuModuleGetFunction)(&objects_.function, module, "kernel") == CUDA_SUCCESS);
+    block_ = allocate();
+    use(block_);
+    for (CUdeviceptr& other : others_) other = allocate();
+  }
+
+  [[nodiscard]] const Objects& objects() const { return objects_; }
+  [[nodiscard]] Block block() const { return {block_, kBlock}; }
+  [[nodiscard]] bool is_there() const { return Witness::instance().is_mapped(block_, kBlock); }
+
+  /// Uses the other blocks until the one has left, or would have if it could.
+  void push_out() {
+    for (int round = 0; round < 3; ++round) {
+      for (const CUdeviceptr other : others_) use(other);
+    }
+  }
+  /// All that is left fits.
+  void shrink() {
+    for (std::size_t i = 0; i < 2; ++i)
+      EXPECT(DRIVER(cuMemFree_v2)(std::exchange(others_[i], 0)) == CUDA_SUCCESS);
+  }
+  void grow() {
+    for (CUdeviceptr& other : others_) {
+      if (other == 0) other = allocate();
+    }
+  }
+
+ private:
+  static CUdeviceptr allocate() {
+    CUdeviceptr at = 0;
+    EXPECT(DRIVER(cuMemAlloc_v2)(&at, kBlock) == CUDA_SUCCESS);
+    return at;
+  }
+  void use(CUdeviceptr at) {
+    EXPECT(DRIVER(cuMemsetD8Async)(at, 1, kBlock, objects_.stream) == CUDA_SUCCESS);
+  }
+
+  Objects objects_{};
+  CUdeviceptr block_ = 0;
+  std::array<CUdeviceptr, 5> others_{};
+};
+
+// The entries of CUDA 3 say nothing of what they launch: everything has to be there.
+bool names_anything(std::string_view hook) {
+  return hook == "cuLaunch" || hook == "cuLaunchGrid" || hook == "cuLaunchGridAsync";
+}
+
+void expect_let_through(const Row& row, int place) {
+  Program program;
+  program.push_out();
+  EXPECT(!program.is_there());
+  if (names_anything(row.name)) program.shrink();
+  Witness& witness = Witness::instance();
+  witness.watch(row.name, program.block().at, kBlock);
+  Arguments arguments(row.name, program.objects(), program.block().at, place);
+  EXPECT(row.call(arguments) == CUDA_SUCCESS);
+  EXPECT(witness.calls() == 1 && witness.was_mapped());
+  if (names_anything(row.name)) program.grow();
+  program.push_out();
+  EXPECT(program.is_there() == (row.policy == Policy::kKeep));
+}
+
+void expect_room(const Row& row) {
+  Program program;
+  program.push_out();
+  Witness& witness = Witness::instance();
+  witness.watch(row.name, 0, 0, CUDA_ERROR_OUT_OF_MEMORY);
+  Arguments arguments(row.name, program.objects(), 0, -1);
+  EXPECT(row.call(arguments) == CUDA_SUCCESS);
+  EXPECT(witness.calls() == 2 && witness.returns() > 0);
+}
+
+void expect_passed(const Row& row) {
+  Program program;
+  Witness& witness = Witness::instance();
+  witness.watch(row.name, 0, 0, CUDA_ERROR_UNKNOWN);
+  Arguments fails(row.name, program.objects(), 0, -1);
+  EXPECT(row.call(fails) == CUDA_ERROR_UNKNOWN);
+  EXPECT(witness.calls() == 1);
+  witness.watch(row.name, 0, 0);
+  Arguments succeeds(row.name, program.objects(), 0, -1);
+  EXPECT(row.call(succeeds) == CUDA_SUCCESS);
+  EXPECT(witness.calls() == 1);
+}
+
+void expect_refused(const Row& row) {
+  Program program;
+  program.push_out();
+  Witness& witness = Witness::instance();
+  witness.watch(row.name, 0, 0);
+  Arguments arguments(row.name, program.objects(), program.block().at, 0);
+  EXPECT(row.call(arguments) == CUDA_ERROR_INVALID_VALUE);
+  EXPECT(witness.calls() == 0 && !program.is_there());
+}
+
+void expect_other(const Row& row) {
+  Program program;
+  program.push_out();
+  expect_special(row.name, program.objects(), program.block());
+}
+
+/// At how many places the call can take an address. Calls nothing managed, and leaves no trace behind: it has
+/// a process of its own.
+int places_of(const Row& row) {
+  if (names_anything(row.name)) return 0;
+  int ends[2];
+  EXPECT(pipe(ends) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    Program program;
+    Arguments arguments(row.name, program.objects(), 0, -1);
+    (void)row.call(arguments);
+    const int places = arguments.places();
+    _exit(write(ends[1], &places, sizeof places) == sizeof places ? 0 : 1);
+  }
+  (void)close(ends[1]);
+  int places = -1;
+  if (read(ends[0], &places, sizeof places) != sizeof places) places = -1;
+  (void)close(ends[0]);
+  int status = 0;
+  EXPECT(waitpid(child, &status, 0) == child);
+  return status == 0 ? places : -1;
+}
+
+void expect(const Row& row, int place) {
+  if (row.policy == Policy::kGate || row.policy == Policy::kKeep) return expect_let_through(row, place);
+  if (row.policy == Policy::kRoom) return expect_room(row);
+  switch (treatment_of(row.name)) {
+    case Treatment::kPassed:
+      return expect_passed(row);
+    case Treatment::kRefused:
+      return expect_refused(row);
+    case Treatment::kSpecial:
+      return expect_other(row);
+    case Treatment::kUnknown:
+      break;
+  }
+  std::fprintf(stderr, "nothing says what to expect of it: add it to other_hooks.cpp\n");
+  _exit(1);
+}
+
+/// In a process of its own; true if it did as expected.
+bool does_as_expected(const Row& row, int place) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    expect(row, place);
+    _exit(0);
+  }
+  int status = 0;
+  EXPECT(waitpid(child, &status, 0) == child);
+  if (status != 0) std::fprintf(stderr, "%s, place %d: status %x\n", row.name, place, status);
+  return status == 0;
+}
+
+int run(std::string_view only) {
+  int calls = 0;
+  int failures = 0;
+  std::set<std::string_view> others;
+  for (const Row& row : kRows) {
+    if (!only.empty() && row.name != only) continue;
+    const bool names_memory = row.policy == Policy::kGate || row.policy == Policy::kKeep;
+    const int places = names_memory ? places_of(row) : 1;
+    if (places < 0 || (places == 0 && !names_anything(row.name))) {
+      std::fprintf(stderr, "%s: %s\n", row.name, places < 0 ? "failed" : "takes no address that we know of");
+      ++failures;
+    }
+    for (int place = 0; place < std::max(places, 1); ++place, ++calls)
+      failures += does_as_expected(row, place) ? 0 : 1;
+    if (treatment_of(row.name) != Treatment::kUnknown) {
+      std::string_view base = row.name;
+      if (base.ends_with("_ptsz")) base.remove_suffix(5);
+      others.insert(base);
+    }
+  }
+  if (only.empty() && others.size() != treatments()) {
+    std::fprintf(stderr, "other_hooks.cpp names hooks that are none, or that their policy speaks for\n");
+    ++failures;
+  }
+  std::printf("%d calls, %d failures\n", calls, failures);
+  return failures == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace tidepool::test
+
+int main(int argc, char** argv) {
+  return tidepool::test::run(argc > 1 ? argv[1] : "");
+}
