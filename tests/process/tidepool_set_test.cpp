@@ -268,6 +268,23 @@ TEST_CASE("set: by the id of tidepool run each process is asked once, and answer
   CHECK(got.code() == 0);
 }
 
+TEST_CASE("set: a run inside a run is asked by the id of either") {
+  const ScratchFolder folder;
+  const std::string outer = std::to_string(getpid());
+  // The inner tidepool run is a process of the outer run, which never uses a device itself.
+  const Guest inner(folder.path(), {}, outer + "-1");
+  const Guest program(folder.path(), obey, inner.pid() + "-1");
+  const std::string line =
+      "process " + program.pid() + " (*): may hold 256.0 MiB (was 512.0 MiB); holds 200.0 MiB\n";
+  const Outcome by_inner = set({"--device-budget", "256MiB", inner.pid()});
+  INFO(by_inner.out);
+  CHECK(matches(by_inner.out, line));
+  const Outcome by_outer = set({"--device-budget", "256MiB", outer});
+  INFO(by_outer.out);
+  CHECK(matches(by_outer.out, line + "1 process has not used device memory yet and will start with it\n"));
+  CHECK(by_outer.code() == 0);
+}
+
 TEST_CASE("set: the id of tidepool run stands for all processes of its run, also in a private folder") {
   const ScratchFolder tmp;
   Running job(

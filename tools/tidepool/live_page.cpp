@@ -173,18 +173,39 @@ std::vector<LivePage> live_pages_of(pid_t pid, std::string* problem) {
     *problem = process(pid) + " outlived its run, whose folder is gone. Give the next run a --run-dir";
   }
   if (!problem->empty()) return pages;
-  if (!own.path.empty()) {
-    if (std::optional<LivePage> page = LivePage::open(own.path, problem)) pages.push_back(std::move(*page));
-    return pages;
-  }
+  // A run inside a run is a process of the outer one, with processes of its own.
+  struct Seen {
+    pid_t pid;
+    std::string path;
+    std::string run_id;
+    bool is_taken = false;
+  };
+  std::vector<Seen> seen;
   for (const pid_t each : visible_processes()) {
     const Mapped mapped = mapped_page(each);
     if (mapped.path.empty() || mapped.gone) continue;
     std::string ignored;
-    std::optional<LivePage> opened = LivePage::open(mapped.path, &ignored);
-    // This command maps the page as well, and a program may have forked with it.
-    if (opened && opened->pid() == each && opened->run_id().starts_with(std::to_string(pid) + "-"))
-      pages.push_back(std::move(*opened));
+    const std::optional<LivePage> opened = LivePage::open(mapped.path, &ignored);
+    // This command maps pages as well, and a program may have forked with one.
+    if (opened && opened->pid() == each) seen.push_back({each, mapped.path, opened->run_id()});
+  }
+  std::vector<pid_t> runs = {pid};
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    for (Seen& process : seen) {
+      if (process.is_taken || !process.run_id.starts_with(std::to_string(runs[i]) + "-")) continue;
+      process.is_taken = true;
+      runs.push_back(process.pid);
+    }
+  }
+  for (const Seen& process : seen) {
+    std::string ignored;
+    if (!process.is_taken) continue;
+    if (std::optional<LivePage> page = LivePage::open(process.path, &ignored))
+      pages.push_back(std::move(*page));
+  }
+  if (pages.empty() && !own.path.empty()) {
+    if (std::optional<LivePage> page = LivePage::open(own.path, problem)) pages.push_back(std::move(*page));
+    return pages;
   }
   if (pages.empty())
     *problem = process(pid) + " does not run under Tidepool, or has no run folder. Start it by tidepool run";
