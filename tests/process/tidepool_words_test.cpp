@@ -56,6 +56,17 @@ TEST_CASE("explain: an option by variable, flag or name") {
   }
 }
 
+TEST_CASE("explain: a flag that is no option, with each command that takes it") {
+  CHECK(call({"explain", "--progress"}).out.find("--progress · tidepool run\n    ") == 0);
+  const std::string config = call({"explain", "config"}).out;
+  CHECK(config.find("--config FILE · tidepool run\n    ") == 0);
+  CHECK(config.find("\n--config FILE · tidepool env\n    ") != std::string::npos);
+  // Where it is an option as well, that is told.
+  CHECK(call({"explain", "--device-budget"}).out.find("TIDEPOOL_DEVICE_BUDGET · --device-budget\n") == 0);
+  CHECK(call({"explain", "--dry-rum"}).err ==
+        "tidepool: explain: there is no '--dry-rum' (did you mean --dry-run?)\n");
+}
+
 TEST_CASE("explain: knows every message, option, number and event") {
   CHECK(call({"explain", "block_out"}).out ==
         "block_out · event, debug of swap\n    A copy of a block to host memory was started.\n"

@@ -82,7 +82,9 @@ Page command_page() {
       "`tidepool run` ends as the program ended: with its exit code, or by the same signal. Otherwise:\n\n"
       "| code | meaning |\n|---|---|\n"
       "| 0 | done |\n"
-      "| 1 | `tidepool env`: a variable is refused |\n"
+      "| 1 | `tidepool env`: a variable is refused; `tidepool doctor`: `tidepool run` would refuse; "
+      "`tidepool set`: "
+      "not all is as asked, or not yet |\n"
       "| 125 | the command was used wrongly, or could not do its part |\n"
       "| 126 | the program is there but cannot be executed |\n"
       "| 127 | there is no such program |\n";

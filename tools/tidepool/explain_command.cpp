@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "allocator/support/edit_distance.h"
@@ -74,12 +75,35 @@ Topic topic_of(const EventRow& row) {
   return {row.name, row.name, text};
 }
 
+/// Of the flags that are no options: what each command takes it for.
+std::vector<Topic> topics_of_flags() {
+  std::vector<Topic> topics;
+  for (const CommandRow& command : command_rows()) {
+    for (const FlagRow& flag : flags_of(command.name)) {
+      const std::string shown(flag.flag);
+      const std::string value = flag.value.empty() ? "" : " " + std::string(flag.value);
+      const std::string text =
+          shown + value + " · tidepool " + std::string(command.name) + "\n" + wrapped(flag.help, 4);
+      const auto same = std::find_if(topics.begin(), topics.end(),
+                                     [&](const Topic& topic) { return topic.shown == shown; });
+      if (flag.flag == "--help") continue;
+      if (same == topics.end()) {
+        topics.push_back({plain_name(shown), shown, text});
+      } else {
+        same->text += text;
+      }
+    }
+  }
+  return topics;
+}
+
 std::vector<Topic> all_topics() {
   std::vector<Topic> topics;
   for (const MessageRow& row : message_rows()) topics.push_back(topic_of(row));
   for (const OptionRow& row : option_rows()) topics.push_back(topic_of(row));
   for (const MetricRow& row : metric_rows()) topics.push_back(topic_of(row));
   for (const EventRow& row : event_rows()) topics.push_back(topic_of(row));
+  for (Topic& topic : topics_of_flags()) topics.push_back(std::move(topic));
   return topics;
 }
 
