@@ -165,10 +165,12 @@ TEST_CASE("progress: a line on the terminal of stderr, and nothing in a pipe") {
   CHECK(piped.err.find('\r') == std::string::npos);
   CHECK(piped.err.find("held") == std::string::npos);
   if (!fs::exists("/usr/bin/script")) return;
-  const auto on_terminal = [&](const std::string& words) {
+  const auto on_terminal = [&](const std::string& words, const char* kind = "xterm") {
+    auto variables = numbers;
+    variables.emplace_back("TERM", kind);
     return run({{"/usr/bin/script", "-qec", kTidepool + " run --progress " + words, "/dev/null"},
                 "",
-                numbers,
+                variables,
                 false,
                 false});
   };
@@ -178,6 +180,7 @@ TEST_CASE("progress: a line on the terminal of stderr, and nothing in a pipe") {
         std::string::npos);
   CHECK(got.out.find("\r\033[Ktidepool: done in") != std::string::npos);
   CHECK(on_terminal("--quiet sh -c 'sleep 0.7'").out.empty());
+  CHECK(on_terminal("sh -c 'sleep 0.7'", "dumb").out.find("\033[K") == std::string::npos);
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstdlib>
+#include <string_view>
 #include <utility>
 
 namespace tidepool::tools {
@@ -14,6 +16,12 @@ constexpr std::size_t kUsualColumns = 80;
 std::size_t columns_of_terminal() {
   winsize size{};
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsualColumns;
+}
+
+/// It shows what moves the cursor as letters.
+bool is_dumb() {
+  const char* const kind = std::getenv("TERM");
+  return kind != nullptr && std::string_view(kind) == "dumb";
 }
 
 /// A terminal stops a process of the background that writes to it, where it is set so.
@@ -64,7 +72,7 @@ ProgressLine::ProgressLine(std::string folder, std::string run_id, Nanos start)
     : folder_(std::move(folder)),
       run_id_(std::move(run_id)),
       start_(start),
-      is_terminal_(isatty(STDERR_FILENO) == 1) {}
+      is_terminal_(isatty(STDERR_FILENO) == 1 && !is_dumb()) {}
 
 // The cursor stays at the start of the line, so that a line of the program replaces it.
 void ProgressLine::draw() {
