@@ -107,6 +107,19 @@ TEST_CASE("doctor: what tidepool run would refuse is a problem, with exit code 1
                  "TIDEPOOL_MODE"));
 }
 
+TEST_CASE("doctor: the run folder that is named is tried, and nothing of it stays") {
+  ScratchFolder folder;
+  write_file(folder / "file", "");
+  const auto with = [&](const std::string& name) { return call("doctor", {}, {{"TIDEPOOL_RUN_DIR", name}}); };
+  CHECK(has_line(with(folder / "a/b").out, "PASS the run folder " + (folder / "a/b") + " can be used"));
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"file"});
+  const Outcome refused = with(folder / "file/x");
+  CHECK(refused.code() == 1);
+  CHECK(has_line(refused.out, "FAIL the folder " + (folder / "file/x") +
+                                  " cannot be used: Not a directory\n     -> name another with --run-dir"));
+  CHECK(with("/tmp/%z").code() == 1);
+}
+
 TEST_CASE("doctor: limits, other preloads and PyTorch's settings") {
   const Outcome limited = run({{"/bin/sh", "-c", "ulimit -l 64; exec " + kTidepool + " doctor"},
                                "",

@@ -234,6 +234,13 @@ TEST_CASE("refusals: the command says where its library should be, and takes it 
       run(job), 125,
       "run: the library " + library + " cannot be read: No such file or directory. Install Tidepool again");
   std::filesystem::create_directories(std::filesystem::path(library).parent_path());
+  write_file(library, "");
+  refused(run(job), 125,
+          "run: the library " + library + " is none of this machine's. Install Tidepool again");
+  CHECK(run({{command, "doctor"}, "", {}, false, false})
+            .out.find("FAIL the library " + library +
+                      " is none of this machine's\n     -> install Tidepool again\n") == 0);
+  std::filesystem::remove(library);
   std::filesystem::copy_file(kLibrary, library);
   CHECK(run(job).out == (preload_first().empty() ? "" : preload_first() + ":") + library + "\n");
 }

@@ -313,7 +313,7 @@ TEST_CASE("run folder: one that has no room is passed over, and refused where it
   CHECK(nowhere.code() == 125);
   CHECK(nowhere.err.find("no folder for the run could be made in XDG_RUNTIME_DIR, TMPDIR or /tmp: ") !=
         std::string::npos);
-  CHECK(names_in(tmp.path()) == std::vector<std::string>{"run"});
+  CHECK(names_in(tmp.path()).empty());  // nor is what was made for it left
 }
 
 TEST_CASE("run folder: one that cannot be used stops the run") {

@@ -12,7 +12,9 @@
 #include "allocator/support/options.h"
 #include "tools/tidepool/config_file.h"
 #include "tools/tidepool/doctor.h"
+#include "tools/tidepool/elf_file.h"
 #include "tools/tidepool/library_path.h"
+#include "tools/tidepool/path_template.h"
 #include "tools/tidepool/run_folder.h"
 #include "tools/tidepool/run_plan.h"
 
@@ -30,6 +32,8 @@ Finding library() {
             "the library " + path + " lies in a folder with a space or colon, which LD_PRELOAD cannot name",
             "move the installation"};
   }
+  if (!elf_facts(path))
+    return {Verdict::kFail, "the library " + path + " is none of this machine's", "install Tidepool again"};
   return {Verdict::kPass, "library " + path, ""};
 }
 
@@ -48,7 +52,20 @@ void variables(std::vector<Finding>& findings, Options& options) {
                         "tidepool env tells by what: TIDEPOOL_DISABLE or TIDEPOOL_MODE"});
 }
 
-Finding run_folder() {
+/// Of the folder that a run would have: made, and taken back.
+Finding run_folder(const Options& options) {
+  if (!options.run_dir.empty()) {
+    const std::string name = options.run_dir.c_str();
+    std::string problem;
+    const std::string path = fill_template(name, template_values("program"), &problem);
+    if (!problem.empty())
+      return {Verdict::kFail, "the run folder " + name + " is not valid: " + problem, "correct it"};
+    RunFolder folder(path);
+    const bool is_good = !folder.path().empty();
+    folder.unmake();
+    if (!is_good) return {Verdict::kFail, folder.problem(), "name another with --run-dir"};
+    return {Verdict::kPass, "the run folder " + path + " can be used", ""};
+  }
   const RunFolder folder;
   if (folder.path().empty()) return {Verdict::kFail, folder.problem(), ""};
   return {Verdict::kPass,
@@ -117,7 +134,7 @@ std::vector<Finding> examine_machine() {
   const auto options = std::make_unique<Options>();
   std::vector<Finding> findings = {library()};
   variables(findings, *options);
-  findings.push_back(run_folder());
+  findings.push_back(run_folder(*options));
   for (Finding& finding : examine_driver()) findings.push_back(std::move(finding));
   host_memory_limits(findings, *options);
   pytorch(findings);

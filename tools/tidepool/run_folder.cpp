@@ -109,6 +109,9 @@ RunFolder::RunFolder() : is_private_(true) {
 
 RunFolder::RunFolder(const std::string& path) {
   std::error_code error;
+  for (fs::path part = fs::absolute(path, error).lexically_normal();
+       !part.empty() && !fs::exists(part, error); part = part.parent_path())
+    made_.push_back(part.string());
   const mode_t before = umask(077);
   fs::create_directories(path, error);
   umask(before);
@@ -117,9 +120,16 @@ RunFolder::RunFolder(const std::string& path) {
   if (!error) error.assign(try_folder(real.string()), std::system_category());
   if (error) {
     problem_ = "the folder " + path + " cannot be used: " + error.message();
+    unmake();
   } else {
     path_ = real.string();
   }
+}
+
+void RunFolder::unmake() {
+  std::error_code ignored;  // what is not empty stays
+  for (const std::string& made : made_) fs::remove(made, ignored);
+  made_.clear();
 }
 
 RunFolder::~RunFolder() {

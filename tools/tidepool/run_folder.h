@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace tidepool::tools {
 
@@ -20,9 +21,13 @@ class RunFolder {
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
+  /// Takes back what was made for the user's folder, as far as it is empty: for a look at whether it can be.
+  void unmake();
+
  private:
   std::string path_;
   std::string problem_;
+  std::vector<std::string> made_;  ///< folders that were not there, innermost first
   bool is_private_ = false;
   int owner_ = -1;  ///< its lock says that the folder is in use
 };

@@ -13,6 +13,7 @@
 #include "tools/tidepool/command_table.h"
 #include "tools/tidepool/config_file.h"
 #include "tools/tidepool/console.h"
+#include "tools/tidepool/elf_file.h"
 #include "tools/tidepool/library_path.h"
 #include "tools/tidepool/path_template.h"
 #include "tools/tidepool/preload_list.h"
@@ -48,6 +49,8 @@ std::optional<std::string> prepare_preload(const std::string& program) {
   if (library.find_first_of(": ") != library.npos) {
     return "the library " + library + " lies in a folder with a space or colon, which LD_PRELOAD cannot name";
   }
+  if (!elf_facts(library))
+    return "the library " + library + " is none of this machine's. Install Tidepool again";
   const ProgramCheck check = check_preloadable(program, library);
   if (check.exit_code != 0) return check.complaint;
   setenv("LD_PRELOAD", preload_list(getenv("LD_PRELOAD"), library).c_str(), 1);
