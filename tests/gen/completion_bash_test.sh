@@ -31,9 +31,10 @@ expect 'cheap full off unmap' tidepool run --check ''
 expect 'full' tidepool run --check = f
 expect '' tidepool run --device-budget ''
 expect '--json' tidepool env --j
-expect 'TP2001 TP2002 TP2003 TP2004 TP2005 TP2006 TP2007' tidepool explain TP200
+expect 'TP2101 TP2102' tidepool explain TP210
 expect 'TIDEPOOL_DEVICE_BUDGET TIDEPOOL_DEVICE_RESERVE' tidepool explain TIDEPOOL_DEV
 expect 'zsh' tidepool completion z
+expect 'link' tidepool bench l
 # The program and what follows it.
 expect 'mktemp' tidepool run mktem
 expect 'mktemp' tidepool run --device-budget 1GiB -- mktem
