@@ -51,20 +51,25 @@ constexpr Row kRows[] = {
 #undef TP_ROW
 };
 
+/// Which devices the program uses, and on which the work is that the hook is called for. The blocks are on
+/// the first.
+enum class Work { kOneDevice, kTwoDevices, kOnTheOther };
+
 /// A program with more blocks than fit.
 class Program {
  public:
-  Program() {
+  explicit Program(Work work = Work::kOneDevice) {
     Witness& witness = Witness::instance();
-    objects_.context = start();
-    EXPECT(DRIVER(cuStreamCreate)(&objects_.stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
-    witness.set_program_stream(objects_.stream);
+    home_ = objects_.context = start();
+    stream_ = objects_.stream = make_stream();
     CUmodule module = nullptr;
     EXPECT(DRIVER(cuModuleLoadData)(&module, "") == CUDA_SUCCESS);
     EXPECT(DRIVER(cuModuleGetFunction)(&objects_.function, module, "kernel") == CUDA_SUCCESS);
     block_ = allocate();
     use(block_);
     for (CUdeviceptr& other : others_) other = allocate();
+    if (work != Work::kOneDevice) use_second_device(work == Work::kOnTheOther);
+    witness.set_program_stream(objects_.stream);
   }
 
   [[nodiscard]] const Objects& objects() const { return objects_; }
@@ -89,15 +94,46 @@ class Program {
   }
 
  private:
-  static CUdeviceptr allocate() {
+  static CUstream make_stream() {
+    CUstream stream = nullptr;
+    EXPECT(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    return stream;
+  }
+  static CUdeviceptr allocate_here() {
     CUdeviceptr at = 0;
     EXPECT(DRIVER(cuMemAlloc_v2)(&at, kBlock) == CUDA_SUCCESS);
     return at;
   }
-  void use(CUdeviceptr at) {
-    EXPECT(DRIVER(cuMemsetD8Async)(at, 1, kBlock, objects_.stream) == CUDA_SUCCESS);
+  CUdeviceptr allocate() const {
+    CUcontext before = nullptr;
+    EXPECT(DRIVER(cuCtxGetCurrent)(&before) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuCtxSetCurrent)(home_) == CUDA_SUCCESS);
+    const CUdeviceptr at = allocate_here();
+    EXPECT(DRIVER(cuCtxSetCurrent)(before) == CUDA_SUCCESS);
+    return at;
+  }
+  void use(CUdeviceptr at) const { EXPECT(DRIVER(cuMemsetD8Async)(at, 1, kBlock, stream_) == CUDA_SUCCESS); }
+  void use_second_device(bool for_work) {
+    CUcontext other = nullptr;
+    EXPECT(DRIVER(cuDevicePrimaryCtxRetain)(&other, 1) == CUDA_SUCCESS && other != home_);
+    EXPECT(DRIVER(cuCtxSetCurrent)(other) == CUDA_SUCCESS);
+    const CUstream stream = make_stream();
+    const CUdeviceptr block = allocate_here();
+    EXPECT(DRIVER(cuMemsetD8Async)(block, 1, kBlock, stream) == CUDA_SUCCESS);
+    int device = -1;
+    EXPECT(DRIVER(cuPointerGetAttribute)(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, block) ==
+           CUDA_SUCCESS);
+    EXPECT(device == 1);  // managed: this driver does not say
+    if (for_work) {
+      objects_.context = other;
+      objects_.stream = stream;
+    } else {
+      EXPECT(DRIVER(cuCtxSetCurrent)(home_) == CUDA_SUCCESS);
+    }
   }
 
+  CUcontext home_ = nullptr;
+  CUstream stream_ = nullptr;  // of the first device
   Objects objects_{};
   CUdeviceptr block_ = 0;
   std::array<CUdeviceptr, 5> others_{};
@@ -108,8 +144,8 @@ bool names_anything(std::string_view hook) {
   return hook == "cuLaunch" || hook == "cuLaunchGrid" || hook == "cuLaunchGridAsync";
 }
 
-void expect_let_through(const Row& row, int place) {
-  Program program;
+void expect_let_through(const Row& row, int place, Work work) {
+  Program program(work);
   program.push_out();
   EXPECT(!program.is_there());
   if (names_anything(row.name)) program.shrink();
@@ -185,8 +221,12 @@ int places_of(const Row& row) {
   return status == 0 ? places : -1;
 }
 
-void expect(const Row& row, int place) {
-  if (row.policy == Policy::kGate || row.policy == Policy::kKeep) return expect_let_through(row, place);
+bool names_memory(const Row& row) {
+  return row.policy == Policy::kGate || row.policy == Policy::kKeep;
+}
+
+void expect(const Row& row, int place, Work work) {
+  if (names_memory(row)) return expect_let_through(row, place, work);
   if (row.policy == Policy::kRoom) return expect_room(row);
   switch (treatment_of(row.name)) {
     case Treatment::kPassed:
@@ -203,16 +243,18 @@ void expect(const Row& row, int place) {
 }
 
 /// In a process of its own; true if it did as expected.
-bool does_as_expected(const Row& row, int place) {
+bool does_as_expected(const Row& row, int place, Work work = Work::kOneDevice) {
   const pid_t child = fork();
   if (child == 0) {
     alarm(20);
-    expect(row, place);
+    expect(row, place, work);
     _exit(0);
   }
   int status = 0;
   EXPECT(waitpid(child, &status, 0) == child);
-  if (status != 0) std::fprintf(stderr, "%s, place %d: status %x\n", row.name, place, status);
+  if (status != 0)
+    std::fprintf(stderr, "%s, place %d, work %d: status %x\n", row.name, place, static_cast<int>(work),
+                 status);
   return status == 0;
 }
 
@@ -222,14 +264,18 @@ int run(std::string_view only) {
   std::set<std::string_view> others;
   for (const Row& row : kRows) {
     if (!only.empty() && row.name != only) continue;
-    const bool names_memory = row.policy == Policy::kGate || row.policy == Policy::kKeep;
-    const int places = names_memory ? places_of(row) : 1;
+    const int places = names_memory(row) ? places_of(row) : 1;
     if (places < 0 || (places == 0 && !names_anything(row.name))) {
       std::fprintf(stderr, "%s: %s\n", row.name, places < 0 ? "failed" : "takes no address that we know of");
       ++failures;
     }
-    for (int place = 0; place < std::max(places, 1); ++place, ++calls)
-      failures += does_as_expected(row, place) ? 0 : 1;
+    for (int place = 0; place < std::max(places, 1); ++place) {
+      for (Work work : {Work::kOneDevice, Work::kTwoDevices, Work::kOnTheOther}) {
+        if (work != Work::kOneDevice && !names_memory(row)) continue;
+        failures += does_as_expected(row, place, work) ? 0 : 1;
+        ++calls;
+      }
+    }
     if (treatment_of(row.name) != Treatment::kUnknown) {
       std::string_view base = row.name;
       if (base.ends_with("_ptsz")) base.remove_suffix(5);

@@ -2,38 +2,14 @@
 
 #include <dlfcn.h>
 
+#include "tests/shim/hooks/machine.h"
 #include "tests/shim/probe.h"
 
 namespace tidepool::test {
 namespace {
 
-constexpr int kAsEver = -1;
-
 int see_call(const char* entry, const std::uint64_t* arguments) {
   return Witness::instance().see(entry, arguments);
-}
-
-template <class T>
-T& pointed(std::uint64_t argument) {
-  return *reinterpret_cast<T*>(argument);
-}
-
-// Pools, and graphs of one memset.
-int answer(std::string_view entry, const std::uint64_t* arguments) {
-  static char pool;
-  if (entry == "cuDeviceGetDefaultMemPool" || entry == "cuDeviceGetMemPool") {
-    pointed<void*>(arguments[0]) = &pool;
-  } else if (entry == "cuGraphGetNodes") {
-    if (arguments[1] != 0) pointed<std::uint64_t>(arguments[1]) = arguments[0];
-    pointed<std::size_t>(arguments[2]) = 1;
-  } else if (entry == "cuGraphNodeGetType") {
-    pointed<CUgraphNodeType>(arguments[1]) = CU_GRAPH_NODE_TYPE_MEMSET;
-  } else if (entry == "cuGraphMemsetNodeGetParams_v2" || entry == "cuGraphMemsetNodeGetParams") {
-    pointed<CUDA_MEMSET_NODE_PARAMS>(arguments[1]) = pointed<CUDA_MEMSET_NODE_PARAMS>(arguments[0]);
-  } else {
-    return kAsEver;
-  }
-  return CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -84,7 +60,7 @@ int Witness::see(std::string_view entry, const std::uint64_t* arguments) {
   if (entry == "cuMemMap") mapped_[arguments[0]] = arguments[1];
   if (is_unmap)
     mapped_.erase(mapped_.lower_bound(arguments[0]), mapped_.lower_bound(arguments[0] + arguments[1]));
-  return answer(entry, arguments);
+  return answer_of_machine(entry, arguments);
 }
 
 }  // namespace tidepool::test
