@@ -25,6 +25,9 @@ ROW = re.compile(r"^TP_(?:DRIVER|HOOK|HOOK_PTSZ|HOOK_PTDS)\((\w+)")
 TIMES = (1, 10, 100)
 # An error that passes, and one that programs do not expect.
 ERRORS = {"CUDA_ERROR_OUT_OF_MEMORY": "cudaErrorMemoryAllocation", "CUDA_ERROR_UNKNOWN": "cudaErrorUnknown"}
+# nvcc's code asks for a kernel's handle once: a second thread that launches the kernel is told so where that failed.
+LOADS = {"cuLibraryLoadData", "cuLibraryGetKernel"}
+NO_KERNEL = "cudaErrorInvalidResourceHandle"
 # What a plan cannot make fail (docs/reference/fault-plans.md).
 IMMUNE = {"cuGetProcAddress", "cuGetProcAddress_v2"}
 # The program runs without Tidepool, or its memory is only watched: nothing holds the budget then.
@@ -39,6 +42,11 @@ PROGRAM = {
     "seed": 3, "steps": 160, "threads": 2, "streams": 2, "features": run_storm.chosen_features("default,-legacy"),
     "dropped": [],
 }
+
+
+def program_on(devices):
+    """The program; on several devices its copies go between them as well."""
+    return {**PROGRAM, "devices": devices, "features": PROGRAM["features"] + ["peer"] * (devices > 1)}
 
 
 def functions(tables=TABLES):
@@ -77,12 +85,14 @@ def wrong(run, plain, budget, errors, only_ours, unmanaged):
 class Single:
     """Runs one program with one fault after the other."""
 
-    def __init__(self, build, options):
+    def __init__(self, build, options, devices):
         self.build = build
         self.options = options
-        self.plain = storm_run.run(build, PROGRAM)
-        self.budget = max(self.plain.peaks) * 35 // 100
-        self.whole = storm_run.run(build, PROGRAM, budget=self.budget, options=options)
+        self.program = program_on(devices)
+        self.plain = storm_run.run(build, self.program)
+        # Each device has half of the program, and small memory of its own that does not move.
+        self.budget = max(self.plain.peaks) * (35 if devices == 1 else 50) // 100
+        self.whole = storm_run.run(build, self.program, budget=self.budget, options=options)
         for run in (self.plain, self.whole):
             if run.code != 0:
                 sys.exit(f"without a fault: {run.code}\n{run_storm.command_of(run)}\n{run.err}")
@@ -99,10 +109,11 @@ class Single:
         """What is wrong under this fault, or None."""
         name, nth, error = case
         plan = f"{name} nth={nth} return={error}\n"
-        run = storm_run.run(self.build, PROGRAM, budget=self.budget, faults=plan, options=self.options)
+        run = storm_run.run(self.build, self.program, budget=self.budget, faults=plan, options=self.options)
         only_ours = name not in self.plain.calls and name not in START
         unmanaged = UNMANAGED in run.err or name in START
-        what = wrong(run, self.plain, self.budget, [ERRORS[error]], only_ours, unmanaged)
+        errors = [ERRORS[error]] + [NO_KERNEL] * (name in LOADS)
+        what = wrong(run, self.plain, self.budget, errors, only_ours, unmanaged)
         return told(plan, what if run.faults else "the call was not made", run)
 
 
@@ -122,9 +133,9 @@ def random_plan(seed, names):
     return "".join(lines)
 
 
-def check_random(build, seed, names, options):
+def check_random(build, seed, names, options, devices):
     """What is wrong with the program and the plan of this seed, or None."""
-    program = {**PROGRAM, "seed": seed, "steps": (60, 120, 200)[seed % 3], "threads": 1 + seed % 3}
+    program = {**program_on(devices), "seed": seed, "steps": (60, 120, 200)[seed % 3], "threads": 1 + seed % 3}
     plain = storm_run.run(build, program, schedule=seed)
     by_itself = storm_run.wrong_by_itself(plain)
     if by_itself:
@@ -133,7 +144,8 @@ def check_random(build, seed, names, options):
     plan = random_plan(seed, names)
     run = storm_run.run(build, program, schedule=seed, budget=budget, faults=plan, options=options)
     unmanaged = UNMANAGED in run.err or any(name in plan for name in START)
-    return told(plan, wrong(run, plain, budget, ERRORS.values(), False, unmanaged), run)
+    errors = [*ERRORS.values()] + [NO_KERNEL] * any(name in plan for name in LOADS)
+    return told(plan, wrong(run, plain, budget, errors, False, unmanaged), run)
 
 
 def check_all(wanted, names):
@@ -141,9 +153,10 @@ def check_all(wanted, names):
     options = ("--check", wanted.check)
     with ThreadPoolExecutor(wanted.jobs) as pool:
         if wanted.random:
-            failures = list(pool.map(lambda seed: check_random(wanted.build, seed, names, options), wanted.random))
+            check = lambda seed: check_random(wanted.build, seed, names, options, wanted.devices)
+            failures = list(pool.map(check, wanted.random))
             return len(failures), failures, ""
-        single = Single(wanted.build, options)
+        single = Single(wanted.build, options, wanted.devices)
         cases = list(single.cases(names))[:: wanted.every]
         never = [name for name in names if name not in single.whole.calls]
         return len(cases), list(pool.map(single.check, cases)), f"not called by this program: {', '.join(never)}\n"
@@ -155,6 +168,7 @@ def main():
     parser.add_argument("--only", help="functions, with commas")
     parser.add_argument("--random", type=run_storm.numbers, help="seeds: 1-200")
     parser.add_argument("--every", type=int, default=1, help="of all faults each so-manieth")
+    parser.add_argument("--devices", type=int, default=1)
     parser.add_argument("--check", default="full", help="TIDEPOOL_CHECK of the runs: full or unmap")
     parser.add_argument("--jobs", type=int, default=1)
     wanted = parser.parse_args()
