@@ -13,6 +13,7 @@ namespace tidepool::test {
 namespace {
 
 const std::string kJob = built("tests/devices_job");
+const std::string kSwitching = built("tests/switching_job");
 
 struct Run {
   Outcome outcome;
@@ -38,8 +39,9 @@ Run on_two_devices(const std::vector<std::string>& program, int seed,
                    const std::vector<std::string>& tidepool = {}) {
   const ScratchFolder folder;
   const std::string report = folder / "report.json";
-  std::vector<std::string> words = {built("bin/simgpu"),  "--device", "h100", "--device", "h100", "--seed",
-                                    std::to_string(seed), "--report", report, "--"};
+  std::vector<std::string> words = {
+      built("bin/simgpu"),  "--device", "h100", "--device", "h100", "--memory", "1GiB", "--seed",
+      std::to_string(seed), "--report", report, "--"};
   if (!tidepool.empty()) {
     words.insert(words.end(), {built("bin/tidepool"), "run", "--check", "full"});
     words.insert(words.end(), tidepool.begin(), tidepool.end());
@@ -83,6 +85,20 @@ void expect_same(const std::vector<std::string>& program, const std::vector<std:
   }
 }
 
+/// The job checks its bytes itself, in this mode; and prints the same as without Tidepool.
+Run expect_checked(const std::string& mode, const std::vector<std::string>& options, int seed = 1) {
+  const Run plain = on_two_devices({kSwitching, mode}, seed);
+  INFO(mode << ", seed " << seed << "\n" << plain.outcome.err);
+  REQUIRE(plain.outcome.code() == 0);
+  const Run got = on_two_devices({kSwitching, mode}, seed, options);
+  INFO(got.outcome.err);
+  CHECK(got.outcome.code() == 0);
+  CHECK(got.outcome.out == plain.outcome.out);
+  CHECK(got.races() == 0);
+  for (const std::uint64_t left : got.numbers("physical_now_bytes")) CHECK(left == 0);
+  return got;
+}
+
 }  // namespace
 
 TEST_CASE("devices: one thread works on two, and every way from one to the other keeps each byte") {
@@ -112,6 +128,28 @@ TEST_CASE("devices: the summary adds the devices up, and each has the budget for
   // Eight blocks and one of a pool on each, of 4 MiB; what is there at once is a matter of time.
   CHECK(got.outcome.err.find("Needed 76.0 MiB, fitted in 48.0 MiB (peak 4") != std::string::npos);
   for (const std::uint64_t held : got.peaks()) CHECK(held <= (std::uint64_t{24} << 20));
+}
+
+TEST_CASE("devices: threads that switch all the time, begin on one device and end on the other") {
+  for (const int seed : {1, 2, 3})
+    expect_checked("threads", {"--device-budget", "24MiB", "--host-budget", "1GiB"}, seed);
+}
+
+TEST_CASE("devices: a program may use the second device alone") {
+  const Run got = expect_checked("second", {"--device-budget", "24MiB"});
+  CHECK(got.peaks().at(0) == 0);
+  CHECK(got.peaks().at(1) <= (std::uint64_t{24} << 20));
+  CHECK(got.outcome.err.find("Needed 40.0 MiB, fitted in 24.0 MiB") != std::string::npos);
+}
+
+TEST_CASE("devices: one that is full is told so, and the other goes on") {
+  const Run got = expect_checked("fill", {"--device-budget", "24MiB", "--host-budget", "64MiB"});
+  CHECK(got.outcome.err.find("TP2005 out of memory: 4.0 MiB asked") != std::string::npos);
+  CHECK(got.outcome.err.find("Out of memory once") != std::string::npos);
+}
+
+TEST_CASE("devices: children that are forked meanwhile change nothing") {
+  expect_checked("fork", {"--device-budget", "16MiB"});
 }
 
 TEST_CASE("devices: without peer access a kernel does not get to the other device's memory") {
