@@ -85,6 +85,8 @@ class Device {
   virtual ~Device() = default;
 
   // Facts; constant for the life of the object.
+  /// Which device, as the program counts them.
+  [[nodiscard]] virtual unsigned number() const noexcept = 0;
   [[nodiscard]] virtual Bytes total_memory() const noexcept = 0;
   /// Smallest unit of create, map and reserve; a power of two.
   [[nodiscard]] virtual Bytes granularity() const noexcept = 0;

@@ -61,6 +61,7 @@ Runtime::Runtime(Device& device, std::unique_ptr<Arena> arena, const Options& op
       residency_(device, *arena_, pool_, host_, streams_, sums_, options.check),
       slabs_(*arena_, residency_, streams_),
       epochs_(EpochRegistry::instance()),
+      listener_(device.number()),
       budget_(options.device_budget),
       capacity_(capacity.count()),
       most_(capacity.count()) {
@@ -73,12 +74,17 @@ Runtime::Runtime(Device& device, std::unique_ptr<Arena> arena, const Options& op
 }
 
 Runtime::~Runtime() {
+  leave();
+  if (pulse_.ok()) (void)device_.destroy_event(*pulse_);
+}
+
+void Runtime::leave() noexcept {
   epochs_.remove_exit_hook(this);
+  listener_.close();
   for (const Metric held :
        {Metric::allocated_bytes, Metric::device_resident_bytes, Metric::kept_bytes, Metric::host_bytes}) {
     sums_.set(held, 0);
   }
-  if (pulse_.ok()) (void)device_.destroy_event(*pulse_);
 }
 
 Status Runtime::device_status() noexcept {

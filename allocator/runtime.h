@@ -141,7 +141,7 @@ class Runtime {
   /// The device's context is gone with everything in it: gives host memory back to the system and must not be
   /// called again. Driver objects are not touched.
   void abandon() noexcept {
-    epochs_.remove_exit_hook(this);
+    leave();
     residency_.abandon();
   }
 
@@ -166,6 +166,8 @@ class Runtime {
   void unreserve(Bytes span) noexcept;
   void prepare_hashes() noexcept;
   void publish_allocated() noexcept;
+  /// Nothing of the process waits for this device any more, or counts what it had.
+  void leave() noexcept;
   Status be_a_barrier(Stream& stream) noexcept;
   DeviceResult<DevicePtr> allocate_for(Bytes size, Stream* stream, std::uint8_t tag) noexcept;
   DeviceResult<DevicePtr> allocate_block(Bytes size, Stream* stream, std::uint8_t tag) noexcept;

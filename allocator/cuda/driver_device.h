@@ -41,6 +41,7 @@ class DriverDevice final : public Device {
   /// context: calls about them go on.
   void context_has_ended() noexcept { has_ended_.store(true, std::memory_order_release); }
 
+  [[nodiscard]] unsigned number() const noexcept override { return static_cast<unsigned>(ordinal_); }
   [[nodiscard]] Bytes total_memory() const noexcept override { return total_; }
   [[nodiscard]] Bytes granularity() const noexcept override { return granularity_; }
   DeviceResult<DevicePtr> reserve(Bytes size) noexcept override;

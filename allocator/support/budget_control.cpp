@@ -27,22 +27,31 @@ BudgetRequest BudgetControl::ask(Amount amount) noexcept {
   }
 }
 
-BudgetAnswer* BudgetControl::claim() noexcept {
+// Readers look at places that are owned only, so the device is written in between.
+BudgetAnswer* BudgetControl::claim(std::uint32_t device) noexcept {
   for (BudgetAnswer& answer : answers) {
     std::uint32_t free = 0;
-    if (!answer.owned.compare_exchange_strong(free, 1, std::memory_order_acq_rel)) continue;
+    if (!answer.owned.compare_exchange_strong(free, BudgetAnswer::kTaken, std::memory_order_acq_rel))
+      continue;
+    answer.device.store(device, std::memory_order_relaxed);
+    answer.owned.store(BudgetAnswer::kAnswers, std::memory_order_release);
     return &answer;
   }
   return nullptr;
 }
 
-BudgetListener::BudgetListener() noexcept
-    : control_(StatsPage::instance().budget_control()), answer_(control_.claim()) {}
+BudgetListener::BudgetListener(std::uint32_t device) noexcept
+    : control_(StatsPage::instance().budget_control()), answer_(control_.claim(device)) {}
 
 BudgetListener::~BudgetListener() {
+  close();
+}
+
+void BudgetListener::close() noexcept {
   if (answer_ == nullptr) return;
   answer_->taken.store(0, std::memory_order_relaxed);
   answer_->owned.store(0, std::memory_order_release);
+  answer_ = nullptr;
 }
 
 BudgetRequest BudgetListener::take() noexcept {

@@ -48,7 +48,7 @@ enum class BudgetLimit : std::uint32_t {
   kNeeded,  ///< what stays on the device and what one launch needs leave no less
 };
 
-/// What a process made of the latest request, for one device.
+/// What a process made of the latest request, for one device: a request is for each by itself.
 struct BudgetOutcome {
   Bytes capacity;  ///< the most that may be held from now on
   Bytes before;    ///< and until now
@@ -59,8 +59,12 @@ struct BudgetOutcome {
 /// Where one device of a process answers. The request that `taken` names has been obeyed, and what the other
 /// words say is true of it or of a later one; they are written before it.
 struct alignas(64) BudgetAnswer {
-  std::atomic<std::uint32_t> owned;  ///< 1 while a device answers here
-  std::atomic<std::uint32_t> limit;  ///< a BudgetLimit
+  static constexpr std::uint32_t kTaken = 1;
+  static constexpr std::uint32_t kAnswers = 2;
+
+  std::atomic<std::uint32_t> owned;   ///< 0: free; kTaken: about to be; kAnswers: a device answers here
+  std::atomic<std::uint32_t> limit;   ///< a BudgetLimit
+  std::atomic<std::uint32_t> device;  ///< which one, as the program counts them
   std::atomic<std::uint64_t> capacity_bytes;
   std::atomic<std::uint64_t> before_bytes;
   std::atomic<std::uint64_t> held_bytes;
@@ -80,15 +84,15 @@ struct alignas(64) BudgetControl {
 
   /// Asks for a budget, as the latest of all who ask; the request that was made.
   BudgetRequest ask(Amount amount) noexcept;
-  /// A place for answers, or null: all are taken. Thread-safe.
-  BudgetAnswer* claim() noexcept;
+  /// A place for answers of that device, or null: all are taken. Thread-safe.
+  BudgetAnswer* claim(std::uint32_t device) noexcept;
 };
 
 /// One device's ear at the control word. Hook-safe; any thread may ask, one takes.
 class BudgetListener {
  public:
-  /// Listens at this process' stats page (StatsPage::attach() comes before).
-  BudgetListener() noexcept;
+  /// Listens at this process' stats page (StatsPage::attach() comes before) for that device.
+  explicit BudgetListener(std::uint32_t device) noexcept;
   ~BudgetListener();
   BudgetListener(const BudgetListener&) = delete;
   BudgetListener& operator=(const BudgetListener&) = delete;
@@ -103,12 +107,14 @@ class BudgetListener {
   void answer(BudgetRequest request, const BudgetOutcome& outcome) noexcept;
   /// After an answer that had to leave memory above the limit: how much is held now.
   void correct(Bytes held) noexcept;
+  /// Nobody will answer for the device any more.
+  void close() noexcept;
   /// After an answer, the limit had to become another.
   void correct(Bytes capacity, BudgetLimit limit) noexcept;
 
  private:
   BudgetControl& control_;
-  BudgetAnswer* const answer_;
+  BudgetAnswer* answer_;
   std::atomic<std::uint64_t> taken_{0};
 };
 

@@ -92,6 +92,7 @@ class FakeDevice final : public runtime::Device {
   [[nodiscard]] Bytes copied_to_device() const;
 
   // Device.
+  [[nodiscard]] unsigned number() const noexcept override { return 0; }
   [[nodiscard]] Bytes total_memory() const noexcept override { return memory_.total(); }
   [[nodiscard]] Bytes granularity() const noexcept override { return memory_.granularity(); }
   runtime::DeviceResult<runtime::DevicePtr> reserve(Bytes size) noexcept override;

@@ -10,6 +10,7 @@ class ForwardingDevice : public runtime::Device {
  public:
   explicit ForwardingDevice(runtime::Device& device) noexcept : device_(device) {}
 
+  [[nodiscard]] unsigned number() const noexcept override { return device_.number(); }
   [[nodiscard]] Bytes total_memory() const noexcept override { return device_.total_memory(); }
   [[nodiscard]] Bytes granularity() const noexcept override { return device_.granularity(); }
   runtime::DeviceResult<runtime::DevicePtr> reserve(Bytes size) noexcept override {

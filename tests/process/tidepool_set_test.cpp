@@ -43,7 +43,9 @@ class Guest {
  public:
   using Answer = std::function<void(BudgetAnswer&, BudgetRequest)>;
 
-  explicit Guest(const std::string& folder, const Answer& answer = {}, const std::string& run_id = "") {
+  explicit Guest(const std::string& folder, const Answer& answer = {}, const std::string& run_id = "",
+                 const Answer& second = {})
+      : second_(second) {
     void* const shared = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ready_ = new (shared) std::atomic<int>(0);
     pid_ = fork();
@@ -67,16 +69,19 @@ class Guest {
     setenv(kRunIdVariable, run_id.c_str(), 1);
     StatsPage::attach(folder.c_str());
     BudgetControl& control = StatsPage::instance().budget_control();
-    BudgetAnswer* const mine = answer ? control.claim() : nullptr;
+    BudgetAnswer* const mine = answer ? control.claim(0) : nullptr;
+    BudgetAnswer* const other = second_ ? control.claim(1) : nullptr;
     ready_->store(1);
     for (std::uint64_t seen = 0;; usleep(1000)) {
       const std::uint64_t asked = control.asked.load();
       if (mine == nullptr || asked == seen) continue;
       seen = asked;
       answer(*mine, BudgetRequest::from_raw(asked));
+      if (other != nullptr) second_(*other, BudgetRequest::from_raw(asked));
     }
   }
 
+  const Answer second_;
   pid_t pid_ = -1;
   std::atomic<int>* ready_ = nullptr;
 };
@@ -171,6 +176,26 @@ TEST_CASE("set: waits for the answer and prints it, by folder and by process") {
   }
   CHECK(matches(set({"--device-budget", "12.5%", folder.path()}).out,
                 "process " + guest.pid() + " (*): may hold 128.0 MiB (was 512.0 MiB); holds 128.0 MiB\n"));
+}
+
+TEST_CASE("set: the budget is for each device, and each answers") {
+  const ScratchFolder folder;
+  {
+    const Guest guest(folder.path(), obey, "", obey);
+    const Outcome got = set({"--device-budget", "256MiB", folder.path()});
+    CHECK(matches(got.out,
+                  "process " + guest.pid() +
+                      " (*), device 0: may hold 256.0 MiB (was 512.0 MiB); holds 200.0 MiB\nprocess " +
+                      guest.pid() + " (*), device 1: may hold 256.0 MiB (was 512.0 MiB); holds 200.0 MiB\n"));
+    CHECK(got.code() == 0);
+  }
+  const Guest guest(folder.path(), obey, "", never);
+  const Outcome got = set({"--device-budget", "256MiB", "--wait", "1", guest.pid()});
+  CHECK(got.out.find("(was 512.0 MiB); holds 200.0 MiB\n") != std::string::npos);
+  CHECK(got.out.find(
+            ", device 1: has not taken it yet; it will at its next launch, copy or allocation there\n") !=
+        std::string::npos);
+  CHECK(got.code() == 1);
 }
 
 TEST_CASE("set: says why the budget is another than asked, and what is still held") {

@@ -31,13 +31,23 @@ constexpr int kSteps = 26;  // two before, then four budgets with one to settle 
 /// A workload and what it prints and needs without Tidepool.
 struct Workload {
   std::vector<std::string> words;
+  unsigned devices = 1;
   std::string out;
   std::uint64_t peak = 0;
 };
 
-Workload measured(std::vector<std::string> words) {
+/// simgpu's words for so many devices.
+std::vector<std::string> simgpu_with(unsigned devices) {
+  std::vector<std::string> words = {kSimgpu};
+  for (unsigned i = 0; i < devices; ++i) words.insert(words.end(), {"--device", "h100"});
+  return words;
+}
+
+/// `peak` is the first device's.
+Workload measured(std::vector<std::string> words, unsigned devices = 1) {
   const ScratchFolder folder;
-  std::vector<std::string> job = {kSimgpu, "--device", "h100", "--report", folder / "report.json", "--"};
+  std::vector<std::string> job = simgpu_with(devices);
+  job.insert(job.end(), {"--report", folder / "report.json", "--"});
   job.insert(job.end(), words.begin(), words.end());
   const Outcome got = run({job, "", {}, false, false});
   REQUIRE(got.code() == 0);
@@ -46,13 +56,14 @@ Workload measured(std::vector<std::string> words) {
   const std::string key = "\"physical_peak_bytes\":";
   const std::size_t at = report.str().find(key);
   REQUIRE(at != std::string::npos);
-  return {words, got.out, std::strtoull(report.str().c_str() + at + key.size(), nullptr, 10)};
+  return {words, devices, got.out, std::strtoull(report.str().c_str() + at + key.size(), nullptr, 10)};
 }
 
 /// The workload under Tidepool, with the simulated machine's memory open beside it.
 class LiveJob {
  public:
-  LiveJob(const Workload& workload, std::uint64_t budget) : job_(words(workload, budget)) {
+  LiveJob(const Workload& workload, std::uint64_t budget)
+      : devices_(workload.devices), job_(words(workload, budget)) {
     for (int tries = 0; machine_ == nullptr && tries < 5000; ++tries, usleep(1000)) find_machine();
     REQUIRE(machine_ != nullptr);
   }
@@ -80,9 +91,16 @@ class LiveJob {
   void begin_peak() {
     simgpu::Machine& machine = **machine_;
     const std::lock_guard guard(machine.mutex);
-    machine.memory[0].use.peak.store(machine.memory[0].use.now.load());
+    for (unsigned i = 0; i < devices_; ++i)
+      machine.memory[i].use.peak.store(machine.memory[i].use.now.load());
   }
-  [[nodiscard]] std::uint64_t peak() const { return (**machine_).memory[0].use.peak.load(); }
+  /// The highest of all devices.
+  [[nodiscard]] std::uint64_t peak() const {
+    std::uint64_t highest = 0;
+    for (unsigned i = 0; i < devices_; ++i)
+      highest = std::max(highest, (**machine_).memory[i].use.peak.load());
+    return highest;
+  }
 
   Outcome finish() { return job_.finish(); }
   [[nodiscard]] pid_t pid() const { return job_.pid(); }
@@ -90,10 +108,9 @@ class LiveJob {
 
  private:
   [[nodiscard]] Job words(const Workload& workload, std::uint64_t budget) const {
-    std::vector<std::string> all = {kSimgpu,     "--device",     "h100",           "--", kTidepool, "run",
-                                    "--run-dir", folder_.path(), "--device-budget"};
-    all.push_back(std::to_string(budget));
-    all.emplace_back("--");
+    std::vector<std::string> all = simgpu_with(workload.devices);
+    all.insert(all.end(), {"--", kTidepool, "run", "--run-dir", folder_.path(), "--device-budget",
+                           std::to_string(budget), "--"});
     all.insert(all.end(), workload.words.begin(), workload.words.end());
     return {all, "", {}, false, false};
   }
@@ -115,6 +132,7 @@ class LiveJob {
     return text.find(") Z") != std::string::npos;
   }
 
+  const unsigned devices_;
   const ScratchFolder folder_;
   Running job_;
   std::unique_ptr<simgpu::MachineFile> machine_;
@@ -125,11 +143,11 @@ struct Pace {
   std::uint64_t per_step;
   std::uint64_t first;
 };
-Pace pace_of(std::vector<std::string> words) {
+Pace pace_of(std::vector<std::string> words, unsigned devices = 1) {
   const auto launches = [&](const std::string& steps) {
     std::vector<std::string> all = words;
     all.insert(all.end(), {"--steps", steps});
-    LiveJob job({all, "", 0}, std::uint64_t{1} << 30);
+    LiveJob job({all, devices, "", 0}, std::uint64_t{1} << 30);
     REQUIRE(job.finish().code() == 0);
     return job.launches();
   };
@@ -138,12 +156,12 @@ Pace pace_of(std::vector<std::string> words) {
 }
 
 /// 70, 50 and again 70 per cent of the peak, each for several iterations.
-void expect_budgets_kept(const std::vector<std::string>& words, int steps) {
-  const Pace pace = pace_of(words);
+void expect_budgets_kept(const std::vector<std::string>& words, int steps, unsigned devices = 1) {
+  const Pace pace = pace_of(words, devices);
   REQUIRE(pace.per_step > 20);
   std::vector<std::string> all = words;
   all.insert(all.end(), {"--steps", std::to_string(steps)});
-  const Workload workload = measured(all);
+  const Workload workload = measured(all, devices);
   const std::uint64_t high = workload.peak * 70 / 100;
   const std::uint64_t low = workload.peak * 50 / 100;
   LiveJob job(workload, high);
@@ -156,6 +174,7 @@ void expect_budgets_kept(const std::vector<std::string>& words, int steps) {
     const Outcome got = job.set(std::to_string(budget));
     INFO(got.out << got.err);
     CHECK(got.code() == 0);
+    if (devices > 1) CHECK(got.out.find(", device 1: may hold ") != std::string::npos);
     REQUIRE(job.wait_for_launches(job.launches() + pace.per_step));
     job.begin_peak();
     REQUIRE(job.wait_for_launches(job.launches() + 3 * pace.per_step));
@@ -179,6 +198,10 @@ TEST_CASE(
 
 TEST_CASE("live budget: two threads keep it as well") {
   expect_budgets_kept({built("bin/train_lstm"), "--threads", "2", "--layers", "1"}, kSteps);
+}
+
+TEST_CASE("live budget: each of two devices keeps it, and answers for itself") {
+  expect_budgets_kept({built("bin/train_mlp"), "--threads", "2", "--devices", "2"}, kSteps, 2);
 }
 
 TEST_CASE("live budget: a program that fits and only launches gives memory back, and says what it needs") {

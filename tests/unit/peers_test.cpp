@@ -111,6 +111,45 @@ TEST_CASE("peers: numbers of the process are sums, and a device managed anew has
   again.set(metric, 0);
 }
 
+TEST_CASE("peers: nobody is asked for a budget who has left, and the place serves again") {
+  BudgetControl& control = StatsPage::instance().budget_control();
+  const auto answering = [&] {
+    std::vector<std::uint32_t> devices;
+    for (const BudgetAnswer& answer : control.answers) {
+      if (answer.owned.load() == BudgetAnswer::kAnswers) devices.push_back(answer.device.load());
+    }
+    return devices;
+  };
+  const auto before = answering();
+  BudgetListener first(3);
+  auto second = std::make_unique<BudgetListener>(7);
+  CHECK(answering().size() == before.size() + 2);
+  CHECK(answering().back() == 7);
+  first.close();
+  const BudgetListener third(9);
+  second.reset();
+  first.close();  // the place is another's by now
+  CHECK(answering().size() == before.size() + 1);
+  CHECK(answering().back() == 9);
+}
+
+TEST_CASE("peers: a device that is abandoned has nothing any more, and answers nobody") {
+  StatsPage& page = StatsPage::instance();
+  Program program{{.budget = "24MiB"}};
+  REQUIRE(program.touch({program.allocate(MiB(4))}, 0).ok());
+  REQUIRE(page.get(Metric::allocated_bytes) > 0);
+  const auto answers = [&] {
+    int count = 0;
+    for (const BudgetAnswer& answer : page.budget_control().answers)
+      count += answer.owned.load() != 0 ? 1 : 0;
+    return count;
+  };
+  CHECK(answers() == 1);
+  program.runtime().abandon();
+  CHECK(page.get(Metric::allocated_bytes) == 0);
+  CHECK(answers() == 0);
+}
+
 TEST_CASE("peers: the budget of host memory is for all devices together") {
   fakes::FakeDevice one;
   fakes::FakeDevice other;

@@ -76,7 +76,7 @@ std::vector<LivePage> find_pages(std::string_view word, std::string* problem) {
 std::vector<const BudgetAnswer*> answers_of(const Asked& asked) {
   std::vector<const BudgetAnswer*> answers;
   for (const BudgetAnswer& answer : asked.page.budget().answers) {
-    if (answer.owned.load(std::memory_order_acquire) != 0) answers.push_back(&answer);
+    if (answer.owned.load(std::memory_order_acquire) == BudgetAnswer::kAnswers) answers.push_back(&answer);
   }
   return answers;
 }
@@ -134,12 +134,18 @@ std::string outcome_text(const BudgetOutcome& outcome) {
 
 /// Prints what became of one process; true if it is as asked.
 bool print_outcome(const Asked& asked) {
-  const std::string who = "process " + std::to_string(asked.page.pid()) + " (" + asked.page.program() + "): ";
-  if (asked.ended) return std::puts((who + "ended before it took it").c_str()), false;
+  const std::string process =
+      "process " + std::to_string(asked.page.pid()) + " (" + asked.page.program() + ")";
+  if (asked.ended) return std::puts((process + ": ended before it took it").c_str()), false;
+  const std::vector<const BudgetAnswer*> answers = answers_of(asked);
   bool is_as_asked = true;
-  for (const BudgetAnswer* answer : answers_of(asked)) {
+  for (const BudgetAnswer* answer : answers) {
+    const std::string device = std::to_string(answer->device.load(std::memory_order_relaxed));
+    const std::string who = process + (answers.size() > 1 ? ", device " + device : "") + ": ";
     if (!has_taken(asked, *answer)) {
-      std::puts((who + "has not taken it yet; it will at its next launch, copy or allocation").c_str());
+      std::puts((who + "has not taken it yet; it will at its next launch, copy or allocation" +
+                 (answers.size() > 1 ? " there" : ""))
+                    .c_str());
       is_as_asked = false;
       continue;
     }
