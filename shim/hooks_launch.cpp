@@ -76,7 +76,7 @@ template <class C, class... A>
   TimedLaunch timed;
   const CUresult result = run_timed(timed, stream, C::kPerThread, enqueue);
   if (result != CUDA_SUCCESS) return result;
-  const runtime::StreamHandle handle = stream_of(stream, C::kPerThread);
+  const runtime::StreamHandle handle = recorded_stream(stream, C::kPerThread);
   if (known) {
     record_launch(std::move(shape), function, handle, set);
   } else {

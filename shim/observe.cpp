@@ -1,5 +1,6 @@
 #include "shim/observe.h"
 
+#include <array>
 #include <mutex>
 
 #include "allocator/support/stats_page.h"
@@ -24,6 +25,8 @@ namespace {
 constinit std::atomic<std::uint64_t> g_begun{0};
 constinit std::atomic<std::uint64_t> g_started{0};
 constinit std::mutex g_starting;
+constinit std::array<std::atomic<unsigned>, 64> g_numbers{};  // in the order in which they began
+unsigned g_started_count = 0;                                 // g_starting
 
 /// Before the first memory of a device is watched.
 void start_with(CUdevice device) noexcept {
@@ -33,7 +36,8 @@ void start_with(CUdevice device) noexcept {
   if ((g_begun.fetch_or(bit, std::memory_order_acq_rel) & bit) != 0) return;
   std::size_t total = 0;
   (void)active_driver().runtime.cuDeviceTotalMem_v2(&total, device);
-  if (!any_managed()) StatsPage::instance().set(Metric::device_capacity_bytes, total);
+  g_numbers[static_cast<unsigned>(device) % 64].store(g_started_count++, std::memory_order_relaxed);
+  if (!any_managed()) StatsPage::instance().add(Metric::device_capacity_bytes, total);
   runtime::Recorder::instance().start(options());
   if (recording())
     runtime::Recorder::instance().device({static_cast<std::uint32_t>(device), total, total, 0, true});
@@ -58,13 +62,28 @@ struct Allocated {
   runtime::StreamHandle stream{};
 };
 
-/// The device whose primary context is current: only there memory could be managed; -1 elsewhere.
-CUdevice device_here() noexcept {
-  const runtime::DriverTable& driver = active_driver().runtime;
-  CUcontext context = nullptr;
-  if (driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) return -1;
-  const CUdevice device = current_device();
+/// The device whose primary context it is: only there memory could be managed; -1 for others.
+CUdevice device_in(CUresult asked, CUcontext context) noexcept {
+  if (asked != CUDA_SUCCESS || context == nullptr) return -1;
+  const CUdevice device = device_of(context);
   return device >= 0 && primary_context(device) == context ? device : -1;
+}
+CUdevice device_here() noexcept {
+  CUcontext context = nullptr;
+  const CUresult asked = active_driver().runtime.cuCtxGetCurrent(&context);
+  return device_in(asked, context);
+}
+
+bool is_special(CUstream stream) noexcept {
+  return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
+/// The device of the stream, which need not be the current one.
+CUdevice device_for(CUstream stream) noexcept {
+  if (is_special(stream)) return device_here();
+  CUcontext context = nullptr;
+  const CUresult asked = active_driver().runtime.cuStreamGetCtx(stream, &context);
+  return device_in(asked, context);
 }
 
 bool add(const Allocated& allocated, CUdevice device) noexcept {
@@ -77,7 +96,7 @@ bool add(const Allocated& allocated, CUdevice device) noexcept {
   record.block = id;
   record.bytes = allocated.size;
   record.address = allocated.at;
-  record.stream = static_cast<std::uint64_t>(allocated.stream);
+  record.stream = static_cast<std::uint64_t>(observed_stream(allocated.stream));
   record.api = allocated.api;
   record.device = static_cast<std::uint32_t>(device);
   record.flags = plan::AllocationRecord::kStays;
@@ -95,7 +114,7 @@ ObservedMemory::Entry remove(CUdeviceptr at, plan::MemoryApi api, runtime::Strea
   if (entry.id != runtime::kNoBlock) publish();
   if (entry.id != runtime::kNoBlock && recording()) {
     runtime::Recorder::instance().release(
-        {entry.id, entry.size.count(), at, static_cast<std::uint64_t>(stream), api});
+        {entry.id, entry.size.count(), at, static_cast<std::uint64_t>(observed_stream(stream)), api});
   }
   return entry;
 }
@@ -112,6 +131,13 @@ void observe_memory(bool manages_nothing) noexcept {
   g_observes.store(true, std::memory_order_release);
 }
 
+runtime::StreamHandle observed_stream(runtime::StreamHandle stream) noexcept {
+  if (stream != runtime::kLegacyStream && stream != runtime::kPerThreadStream) return stream;
+  const CUdevice device = current_device();
+  const unsigned number = device < 0 ? 0 : g_numbers[static_cast<unsigned>(device) % 64].load();
+  return number == 0 ? stream : runtime::stream_of_peer(stream, number);
+}
+
 bool observe(bool, CUdeviceptr at, std::size_t size) noexcept {
   return add_here({at, size, plan::MemoryApi::kPlain});
 }
@@ -121,14 +147,15 @@ bool observe(bool, CUdeviceptr at, std::size_t* pitch, std::size_t, std::size_t 
 }
 
 bool observe(bool per_thread, CUdeviceptr at, std::size_t size, CUstream stream) noexcept {
-  const CUdevice device = device_here();
+  const CUdevice device = device_for(stream);
   if (device < 0 || is_capturing(stream, per_thread) || current_pool(device) == kNoPool) return false;
   return add({at, size, plan::MemoryApi::kAsync, stream_of(stream, per_thread)}, device);
 }
 
 bool observe(bool per_thread, CUdeviceptr at, std::size_t size, CUmemoryPool pool, CUstream stream) noexcept {
-  const CUdevice device = device_here();
-  if (device < 0 || is_capturing(stream, per_thread) || managed_pool(pool, device) == kNoPool) return false;
+  const CUdevice device = device_of_pool(pool);
+  if (device < 0 || device_for(stream) < 0 || is_capturing(stream, per_thread)) return false;
+  if (managed_pool(pool, device) == kNoPool) return false;
   return add({at, size, plan::MemoryApi::kPool, stream_of(stream, per_thread)}, device);
 }
 

@@ -41,6 +41,9 @@ bool observe(bool per_thread, CUdeviceptr at, std::size_t* pitch, std::size_t wi
              unsigned element) noexcept;
 bool observe(bool per_thread, CUdeviceptr at, std::size_t size, CUstream stream) noexcept;
 bool observe(bool per_thread, CUdeviceptr at, std::size_t size, CUmemoryPool pool, CUstream stream) noexcept;
+/// A stream as records of watched work name it: the default streams of one device are not those of another.
+runtime::StreamHandle observed_stream(runtime::StreamHandle stream) noexcept;
+
 /// The program has mapped memory of its own, of the device.
 void observe_mapping(CUdeviceptr at, std::size_t size) noexcept;
 

@@ -4,6 +4,7 @@
 #include "allocator/support/text_writer.h"
 #include "shim/kernel_symbol.h"
 #include "shim/managed.h"
+#include "shim/observe.h"
 #include "shim/process.h"
 #include "shim/real_driver.h"
 #include "shim/stream_context.h"
@@ -92,8 +93,9 @@ void record_copy(plan::CopyKind kind, std::size_t size, runtime::StreamHandle st
 }
 
 runtime::StreamHandle recorded_stream(CUstream stream, bool per_thread) noexcept {
-  const ManagedDevice* const home = any_managed() ? home_of(stream) : nullptr;
   const runtime::StreamHandle handle = stream_of(stream, per_thread);
+  if (!any_managed()) return observed_stream(handle);
+  const ManagedDevice* const home = home_of(stream);
   return home == nullptr || home->slot == 0 ? handle : runtime::stream_of_peer(handle, home->slot);
 }
 
