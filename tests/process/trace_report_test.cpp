@@ -60,6 +60,7 @@ TEST_CASE("trace report: operations, steps, and where the blocks that moved came
   CHECK(report.pid == getpid());
   CHECK(report.iterations.period == 14);
   const std::string text = text_of(report);
+  CHECK(text.find("device 0") == std::string::npos);
   INFO(text);
   CHECK(text.starts_with("trace: 280 operations in "));
   CHECK(text.find(", 1 thread: 220 launches of 1 kernel, 20 allocations, 20 frees, 20 copies\n") !=
@@ -70,6 +71,29 @@ TEST_CASE("trace report: operations, steps, and where the blocks that moved came
   CHECK(text.ends_with(
       "blocks: that moved most bytes:\n320.0 MiB: 20 blocks of 8.0 MiB, 20 times out, 20 times in; "
       "allocated at train+0x1449 < train+0x2000 < 0xabc\n"));
+}
+
+TEST_CASE("trace report: several devices are told apart, one is not named") {
+  const ScratchFolder folder;
+  {
+    TraceWriter writer;
+    REQUIRE(writer.open(folder.path().c_str(), MiB(1)) == 0);
+    for (const std::uint32_t block : {1u, 2u}) {
+      writer.write(AllocationRecord{block, 8 << 20, block << 24, 0, MemoryApi::kPlain, 0, 0, 0});
+      writer.write(FreeRecord{block, 8 << 20, block << 24, 0, MemoryApi::kPlain});
+    }
+    const std::uint32_t other = 1u << 24 | 1;
+    writer.write(AllocationRecord{other, 4 << 20, 0x9000'0000, 0, MemoryApi::kPlain, 3, 0, 0});
+    writer.write(MoveRecord{other, MoveKind::kOut, MoveCause::kDemand, 4 << 20});
+    writer.write(MoveRecord{other, MoveKind::kIn, MoveCause::kDemand, 4 << 20});
+    writer.write(MoveRecord{other, MoveKind::kOut, MoveCause::kDemand, 4 << 20});
+    writer.close();
+  }
+  const std::string text = text_of(read_trace_report(list_traces(folder.path()).at(0)));
+  INFO(text);
+  CHECK(text.find("\ndevices: device 0: 2 allocations, 8.0 MiB at most; 0 B went out, 0 B came in\n"
+                  "device 3: 1 allocation, 4.0 MiB at most; 8.0 MiB went out, 4.0 MiB came in\n") !=
+        std::string::npos);
 }
 
 TEST_CASE("trace report: what is missing is said") {

@@ -152,6 +152,29 @@ TEST_CASE("devices: children that are forked meanwhile change nothing") {
   expect_checked("fork", {"--device-budget", "16MiB"});
 }
 
+TEST_CASE("devices: memory that is only watched is counted on both, and its trace tells them apart") {
+  const Run plain = on_two_devices({kJob, "2"}, 1);
+  REQUIRE(plain.outcome.code() == 0);
+  const ScratchFolder folder;
+  for (const std::string mode : {"observe", "manage"}) {
+    const std::string run_folder = folder / mode;
+    const Run got =
+        on_two_devices({kJob, "2"}, 1, {"--mode", mode, "--trace", "ops", "--run-dir", run_folder});
+    INFO(mode << ": " << got.outcome.err);
+    REQUIRE(got.outcome.code() == 0);
+    CHECK(got.outcome.out == plain.outcome.out);
+    if (mode == "observe") {
+      CHECK(got.peaks() == plain.peaks());
+      CHECK(got.outcome.err.find(" of 2.0 GiB (peak ") != std::string::npos);
+    }
+    const Outcome report = run({{built("bin/tidepool"), "report", run_folder}, "", {}, false, false});
+    INFO(report.out);
+    // Eight blocks and one of a pool on each, and twice one of the second that work of the first is given.
+    CHECK(report.out.find("device 0: 9 allocations, 36.0 MiB at most; ") != std::string::npos);
+    CHECK(report.out.find("device 1: 11 allocations, 40.0 MiB at most; ") != std::string::npos);
+  }
+}
+
 TEST_CASE("devices: without peer access a kernel does not get to the other device's memory") {
   const Run got = on_two_devices({kJob, "1", "stray"}, 1, {"--device-budget", "64MiB"});
   INFO(got.outcome.err);

@@ -12,6 +12,7 @@
 #include <set>
 #include <system_error>
 #include <unordered_map>
+#include <utility>
 
 #include "allocator/support/units.h"
 #include "planner/plan/iteration.h"
@@ -147,9 +148,27 @@ class Tally {
     return lines;
   }
 
+  /// What each device had, where there were several.
+  [[nodiscard]] std::vector<std::string> devices() const {
+    std::vector<std::string> lines;
+    for (const auto& [device, has] : devices_) {
+      lines.push_back("device " + std::to_string(device) + ": " +
+                      counted(has.allocations, "allocation", "allocations") + ", " + bytes_text(has.most) +
+                      " at most; " + bytes_text(has.out) + " went out, " + bytes_text(has.in) + " came in");
+    }
+    return devices_.size() > 1 ? lines : std::vector<std::string>();
+  }
+
   Totals totals;
 
  private:
+  struct Device {
+    std::uint64_t allocations = 0;
+    std::uint64_t now = 0;
+    std::uint64_t most = 0;
+    std::uint64_t out = 0;
+    std::uint64_t in = 0;
+  };
   struct Kernel {
     std::string name;
     std::uint64_t timed = 0;
@@ -169,12 +188,23 @@ class Tally {
   }
   void take(const RecordHead& head, const AllocationRecord& record) {
     ++totals.allocations;
+    Device& device = devices_[record.device];
+    ++device.allocations;
+    device.now += record.bytes;
+    device.most = std::max(device.most, device.now);
+    device_of_[record.block] = record.device;
     if ((record.flags & AllocationRecord::kShared) != 0) return;  // shared blocks do not move
     const Place place{record.bytes, record.stack, record.stack == 0 ? head.sequence + 1 : 0};
     live_[record.block] = place;
     ++moves_[place].blocks;
   }
-  void take(const RecordHead&, const FreeRecord&) { ++totals.frees; }
+  void take(const RecordHead&, const FreeRecord& record) {
+    ++totals.frees;
+    const auto device = device_of_.find(record.block);
+    if (device == device_of_.end()) return;
+    std::uint64_t& now = devices_[device->second].now;
+    now -= std::min(now, record.bytes);
+  }
   void take(const RecordHead& head, const LaunchRecord& record) {
     ++totals.launches;
     launches_.emplace_back(head.sequence, record.kernel);
@@ -199,6 +229,10 @@ class Tally {
     moves.bytes += record.bytes;
     ++(is_out ? totals.moves.out : totals.moves.in);
     (is_out ? totals.bytes_out : totals.bytes_in) += record.bytes;
+    const auto on = device_of_.find(record.block);
+    if (on == device_of_.end()) return;
+    Device& device = devices_[on->second];
+    (is_out ? device.out : device.in) += record.bytes;
   }
   void take(const RecordHead&, const IterationRecord&) {}
 
@@ -233,6 +267,8 @@ class Tally {
   ProfileRecord profile_;
   std::uint64_t device_ns_ = 0;
   std::map<Place, Moves> moves_;
+  std::map<std::uint32_t, Device> devices_;                     ///< by ordinal
+  std::unordered_map<std::uint32_t, std::uint32_t> device_of_;  ///< of blocks, the last allocation's
   std::unordered_map<std::uint32_t, Place> live_;
   std::unordered_map<std::uint32_t, std::string> modules_;
   std::unordered_map<std::uint32_t, std::vector<Frame>> stacks_;
@@ -311,6 +347,8 @@ TraceReport read_trace_report(const std::string& path, std::size_t most_blocks) 
   say("trace", tally.operations(reader));
   for (std::string& line : missing(reader)) say("", std::move(line));
   if (tally.totals.is_observed) say("", "the memory was only watched: nothing moved");
+  const char* title = "devices";
+  for (std::string& line : tally.devices()) say(std::exchange(title, ""), std::move(line));
   say("steps", describe(report.iterations));
   for (std::string& line : tally.top_kernels(kShownKernels)) {
     say(report.lines.back().title == "steps" ? "kernels" : "", std::move(line));
