@@ -38,6 +38,7 @@ START = {
     "cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxRetain", "cuDeviceTotalMem_v2",
     "cuMemGetAllocationGranularity", "cuStreamGetCtx",
 }
+LEAST_BUDGET = 16 << 20
 PROGRAM = {
     "seed": 3, "steps": 160, "threads": 2, "streams": 2, "features": run_storm.chosen_features("default,-legacy"),
     "dropped": [],
@@ -140,7 +141,7 @@ def check_random(build, seed, names, options, devices):
     by_itself = storm_run.wrong_by_itself(plain)
     if by_itself:
         return told("", by_itself, plain)
-    budget = max(plain.peaks) * (75, 50, 35)[seed % 3] // 100
+    budget = max(LEAST_BUDGET, max(plain.peaks) * (75, 50, 35)[seed % 3] // 100)
     plan = random_plan(seed, names)
     run = storm_run.run(build, program, schedule=seed, budget=budget, faults=plan, options=options)
     unmanaged = UNMANAGED in run.err or any(name in plan for name in START)
