@@ -267,7 +267,7 @@ Status Residency::copy_in(BlockId id, Block& block) noexcept {
   Use started;
   const DeviceResult<Use> copied = engine_.copy_in(block, block.host, &started);
   if (!copied.ok()) {
-    report_failed_call("a copy to the device", copied.error());
+    report_failed_call("cuMemcpyHtoDAsync", copied.error());
     // Pieces that did start still write here: they must pass before the memory serves another block.
     if (wait_host(started, Metric::wait_copy_in_ns_total).ok()) unmap_extents(block);
     return copied.error();
