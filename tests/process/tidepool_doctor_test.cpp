@@ -1,5 +1,6 @@
 // doctor and report: what they find, each with its exact line.
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -228,6 +229,21 @@ TEST_CASE("report: what a run needed, moved and waited for, also of one that was
                    false,
                    false};
   CHECK(run(reader).out == "3 {'budget': 3} 0\n");
+}
+
+TEST_CASE("report: pipes under the names of a run's files are passed over") {
+  ScratchFolder folder;
+  for (const char* name : {"stats.1", "events.1", "p.tptrace"})
+    REQUIRE(mkfifo((folder / name).c_str(), 0600) == 0);
+  const Job job{{kTidepool, "run", "--run-dir", folder.path(), "true"},
+                "",
+                {{"TIDEPOOL_TEST_STATS", "allocated_bytes_peak=4096"}},
+                false,
+                false};
+  CHECK(run(job).code() == 0);
+  const Outcome got = call("report", {folder.path()});
+  CHECK(got.code() == 0);
+  CHECK(has_line(got.out, folder.path() + ": 1 of 1 processes asked for device memory"));
 }
 
 TEST_CASE("report: what is no run is refused") {

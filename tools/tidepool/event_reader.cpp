@@ -28,7 +28,7 @@ std::vector<std::string> split_arguments(const EventRingLayout& ring) {
 }  // namespace
 
 std::optional<EventReader> EventReader::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return std::nullopt;
   struct stat file;
   const bool is_whole = fstat(fd, &file) == 0 && S_ISREG(file.st_mode) &&

@@ -50,7 +50,9 @@ std::vector<ProcessStats> read_stats_pages(const std::string& folder, const std:
   std::vector<ProcessStats> pages;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    if (!entry->path().filename().string().starts_with("stats.")) continue;
+    std::error_code ignored;  // what is there may be anything, also a pipe, which would be waited for
+    if (!entry->path().filename().string().starts_with("stats.") || !entry->is_regular_file(ignored))
+      continue;
     const auto page = read_page(entry->path());
     if (page && (run_id.empty() || page->run_id == run_id)) pages.push_back(*page);
   }
