@@ -33,7 +33,10 @@ constexpr auto kCreate = [](const auto& call, CUmemGenericAllocationHandle* out,
   const CUresult result = with_room([&] { return call(out, size, properties, flags); }, Bytes(size));
   if (result == CUDA_SUCCESS) {
     const Module asks = who_asks(call.caller);
-    add_handle(*out, Bytes(size), device, asks.owner == Owner::kLibrary ? asks.name : "");
+    const bool is_library = asks.owner == Owner::kLibrary;
+    add_handle(*out, Bytes(size), device, is_library ? asks.name : "");
+    static std::atomic<bool> said{false};
+    if (!is_library && !observes() && !said.exchange(true)) report<Msg::TP1017>(call.kName);
   }
   return result;
 };

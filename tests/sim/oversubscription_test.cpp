@@ -184,6 +184,24 @@ TEST_CASE("oversubscription: a budget above the device is named, and the job has
   CHECK(got.err.find("Needed 74.0 MiB of 79.1 GiB") != std::string::npos);
 }
 
+TEST_CASE("oversubscription: memory that a program makes itself stays, and that is said once", "[plain]") {
+  const Outcome got = run({{kSimgpu, "--device", "h100", "--", kTidepool, "run", "--device-budget", "24MiB",
+                            "--", kTrainMlp, "--steps", "1", "--alloc", "vmm"},
+                           "",
+                           {},
+                           false,
+                           false});
+  INFO(got.err);
+  CHECK(got.code() == 0);
+  const std::string line =
+      " W TP1017 the program makes device memory itself (cuMemCreate). That memory stays on the device and "
+      "may go "
+      "beyond the budget. Use cudaMalloc for what shall move; for PyTorch, leave expandable_segments out.\n";
+  const std::size_t at = got.err.find(line);
+  REQUIRE(at != std::string::npos);
+  CHECK(got.err.find("TP1017", at + line.size()) == std::string::npos);
+}
+
 TEST_CASE("oversubscription: a program that fits moves nothing", "[plain]") {
   const Run plain = train({.steps = 3});
   const Run roomy = train({.budget = plain.peak * 2, .steps = 3});
