@@ -3,6 +3,7 @@
 #include "shim/arg_scan.h"
 #include "shim/capture.h"
 #include "shim/entry.h"
+#include "shim/graph_memory.h"
 #include "shim/kernel_timer.h"
 #include "shim/managed.h"
 #include "shim/observe.h"
@@ -28,6 +29,7 @@ void forget_context(CUdevice device, CUcontext context) noexcept {
   if (context == nullptr) return;
   forget_outside_of(context);
   forget_captures_of(context);
+  forget_graph_memory(device);
 }
 
 constexpr auto kReset = [](const auto& call, CUdevice device) noexcept {

@@ -2,12 +2,14 @@
 // given other work, the blocks that it names are brought to the device and stay there: launches of the graph
 // use them unseen.
 
+#include <tuple>
 #include <type_traits>
 
 #include "allocator/support/message.h"
 #include "shim/capture.h"
 #include "shim/entry.h"
 #include "shim/gate.h"
+#include "shim/graph_memory.h"
 #include "shim/graph_scan.h"
 #include "shim/managed.h"
 #include "shim/record.h"
@@ -36,7 +38,25 @@ CUresult keep_found(const char* what, Scan&& scan) noexcept {
 
 constexpr auto kInstantiate = [](const auto& call, CUgraphExec* out, CUgraph graph, auto... rest) noexcept {
   const CUresult kept = keep_found(call.kName, [&](TouchSet& set) { return scan_graph(graph, set); });
-  return kept == CUDA_SUCCESS ? call(out, graph, rest...) : kept;
+  if (kept != CUDA_SUCCESS) return kept;
+  const auto make = [&] { return call(out, graph, rest...); };
+  return make_instance(call.kName, graph, out, make);
+};
+
+constexpr auto kExecDestroy = [](const auto& call, CUgraphExec instance) noexcept {
+  forget_instance(instance);  // before its handle can come back
+  return call(instance);
+};
+
+constexpr auto kUpload = [](const auto& call, CUgraphExec instance, CUstream stream) noexcept {
+  const auto upload = [&] { return call(instance, stream); };
+  return run_instance(call.kName, instance, upload);
+};
+
+constexpr auto kTrim = [](const auto& call, CUdevice device) noexcept {
+  const CUresult result = call(device);
+  if (result == CUDA_SUCCESS) count_graph_memory(device);
+  return result;
 };
 
 constexpr auto kUpdate = [](const auto& call, CUgraphExec exec, CUgraph graph, auto... rest) noexcept {
@@ -68,11 +88,29 @@ constexpr auto kGiveNode = [](const auto& call, auto... args) noexcept {
   return kept == CUDA_SUCCESS ? call(args...) : kept;
 };
 
+constexpr auto kAddAllocation = [](const auto& call, CUgraphNode* out, CUgraph graph,
+                                   const CUgraphNode* after, std::size_t count,
+                                   CUDA_MEM_ALLOC_NODE_PARAMS* params) noexcept {
+  const auto add = [&] { return call(out, graph, after, count, params); };
+  if (params == nullptr) return add();
+  return make_allocation_node(call.kName, params->poolProps.location.id, Bytes(params->bytesize), add);
+};
+
+// What a node is given comes last.
+constexpr auto kAddNode = [](const auto& call, auto... args) noexcept {
+  const auto add = [&] { return kGiveNode(call, args...); };
+  const CUgraphNodeParams* const params = std::get<sizeof...(args) - 1>(std::tuple(args...));
+  if (params == nullptr || params->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC) return add();
+  const CUDA_MEM_ALLOC_NODE_PARAMS_v2& wanted = params->alloc;
+  return make_allocation_node(call.kName, wanted.poolProps.location.id, Bytes(wanted.bytesize), add);
+};
+
 // What it uses is kept; but a free has to wait for the stream's context.
 constexpr auto kGraphLaunch = [](const auto& call, CUgraphExec exec, CUstream stream) noexcept {
   for_each_managed([](const ManagedDevice& device) { device.runtime->obey(); });
   note_unseen_use(stream);
-  const CUresult result = call(exec, stream);
+  const auto launch = [&] { return call(exec, stream); };
+  const CUresult result = run_instance(call.kName, exec, launch);
   note_work(stream, call.kPerThread);
   if (recording() && result == CUDA_SUCCESS) [[unlikely]]
     record_graph(recorded_stream(stream, call.kPerThread));
@@ -112,13 +150,17 @@ TP_HANDLE(cuGraphExecNodeSetParams, kGiveNode)
 TP_HANDLE(cuGraphAddMemcpyNode, kGiveNode)
 TP_HANDLE(cuGraphAddMemsetNode, kGiveNode)
 TP_HANDLE(cuGraphAddBatchMemOpNode, kGiveNode)
-TP_HANDLE(cuGraphAddNode, kGiveNode)
-TP_HANDLE(cuGraphAddNode_v2, kGiveNode)
+TP_HANDLE(cuGraphAddMemAllocNode, kAddAllocation)
+TP_HANDLE(cuGraphAddNode, kAddNode)
+TP_HANDLE(cuGraphAddNode_v2, kAddNode)
 TP_HANDLE(cuGraphMemcpyNodeSetParams, kGiveNode)
 TP_HANDLE(cuGraphMemsetNodeSetParams, kGiveNode)
 TP_HANDLE(cuGraphBatchMemOpNodeSetParams, kGiveNode)
 TP_HANDLE(cuGraphNodeSetParams, kGiveNode)
 TP_HANDLE_PTSZ(cuGraphLaunch, kGraphLaunch)
+TP_HANDLE_PTSZ(cuGraphUpload, kUpload)
+TP_HANDLE(cuGraphExecDestroy, kExecDestroy)
+TP_HANDLE(cuDeviceGraphMemTrim, kTrim)
 TP_HANDLE_PTSZ(cuStreamBeginCapture, kBeginCapture)
 TP_HANDLE_PTSZ(cuStreamBeginCapture_v2, kBeginCapture)
 TP_HANDLE_PTSZ(cuStreamBeginCaptureToGraph, kBeginCapture)

@@ -54,6 +54,8 @@ class Outside {
     more ? page.add(Metric::library_bytes, size.count()) : page.sub(Metric::library_bytes, size.count());
   }
 
+  void set_graphs(CUdevice device, Bytes held) noexcept { amounts_[place_of(device)].graphs = held; }
+
   /// In a forked child: what was held is the parent's.
   void start_again() noexcept {
     ::new (&known_) std::unordered_map<CUdeviceptr, OutsideMemory>;  // the old one is left as it is
@@ -103,6 +105,11 @@ void forget_outside_of(CUcontext context) noexcept {
 void count_outside(CUdevice device, Bytes size, const char* library, bool more) noexcept {
   const std::lock_guard guard(outside().lock);
   outside().count(device, size, library, more);
+}
+
+void set_graph_bytes(CUdevice device, Bytes held) noexcept {
+  const std::lock_guard guard(outside().lock);
+  outside().set_graphs(device, held);
 }
 
 OutsideBytes outside_bytes(CUdevice device) noexcept {

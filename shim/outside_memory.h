@@ -22,7 +22,8 @@ struct OutsideMemory {
 struct OutsideBytes {
   Bytes libraries;
   Bytes program;
-  [[nodiscard]] Bytes all() const noexcept { return libraries + program; }
+  Bytes graphs;  ///< graph_memory.h
+  [[nodiscard]] Bytes all() const noexcept { return libraries + program + graphs; }
 };
 
 /// Counts it. A second one at the same address takes the place of the first, whose free was not seen.
@@ -37,6 +38,9 @@ void forget_outside_of(CUcontext context) noexcept;
 
 /// Counts memory that is known elsewhere (outside_handles.h), or no longer counts it.
 void count_outside(CUdevice device, Bytes size, const char* library, bool more) noexcept;
+
+/// So much is held by graphs of the device from here on.
+void set_graph_bytes(CUdevice device, Bytes held) noexcept;
 
 /// What is held now.
 OutsideBytes outside_bytes(CUdevice device) noexcept;

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "shim/capture.h"
 #include "shim/entry.h"
+#include "shim/graph_memory.h"
 #include "shim/make_way.h"
 #include "shim/managed.h"
 #include "shim/module_owner.h"
@@ -45,6 +47,18 @@ Bytes asked(std::size_t size, Rest...) noexcept {
 inline Bytes asked(const std::size_t*, std::size_t width, std::size_t height, unsigned) noexcept {
   return Bytes(width).round_up(Bytes(512)) * height;
 }
+
+/// Is the call captured? Then the memory will be a graph's.
+template <class... Rest>
+bool is_for_graph(bool, Rest...) noexcept {
+  return false;
+}
+inline bool is_for_graph(bool per_thread, std::size_t, CUstream stream) noexcept {
+  return is_capturing(stream, per_thread);
+}
+inline bool is_for_graph(bool per_thread, std::size_t, CUmemoryPool, CUstream stream) noexcept {
+  return is_capturing(stream, per_thread);
+}
 }  // namespace detail
 
 /// The real allocation function, for memory that is not managed, for whatever reason: room is made for what
@@ -59,6 +73,10 @@ struct OutsideCall {
   [[gnu::noinline, gnu::cold]] CUresult operator()(CUdeviceptr* out, Rest... rest) const noexcept {
     const Bytes size = detail::asked(rest...);
     const CUdevice here = current_device();
+    if (detail::is_for_graph(kPerThread, rest...)) {
+      const auto make = [&] { return call(out, rest...); };
+      return make_allocation_node(C::kName, here, size, make);
+    }
     CUdevice there = here;
     CUresult result = CUDA_SUCCESS;
     {

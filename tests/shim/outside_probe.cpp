@@ -127,6 +127,87 @@ void promised() {
   user.join();
 }
 
+CUstream capturing() {
+  CUstream stream = nullptr;
+  EXPECT(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
+  return stream;
+}
+
+CUgraphExec instance_of(CUgraph graph) {
+  CUgraphExec instance = nullptr;
+  EXPECT(DRIVER(cuGraphInstantiateWithFlags)(&instance, graph, 0) == CUDA_SUCCESS);
+  return instance;
+}
+
+// A graph that allocates 40 MiB and fills them; by its stream, or by hand.
+CUgraph captured_graph() {
+  CUstream stream = capturing();
+  CUdeviceptr at = 0;
+  CUgraph graph = nullptr;
+  EXPECT(DRIVER(cuMemAllocAsync)(&at, 40 * kMiB, stream) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuMemsetD8Async)(at, 7, 40 * kMiB, stream) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuMemFreeAsync)(at, stream) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuStreamEndCapture)(stream, &graph) == CUDA_SUCCESS);
+  return graph;
+}
+CUgraph made_graph() {
+  CUgraph graph = nullptr;
+  CUgraphNode node = nullptr;
+  CUgraphNode end = nullptr;
+  CUDA_MEM_ALLOC_NODE_PARAMS wanted{};
+  wanted.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  wanted.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  wanted.bytesize = 40 * kMiB;
+  EXPECT(DRIVER(cuGraphCreate)(&graph, 0) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuGraphAddMemAllocNode)(&node, graph, nullptr, 0, &wanted) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuGraphAddMemFreeNode)(&end, graph, &node, 1, wanted.dptr) == CUDA_SUCCESS);
+  return graph;
+}
+
+std::size_t free_memory() {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  EXPECT(DRIVER(cuMemGetInfo_v2)(&free, &total) == CUDA_SUCCESS && total == 64 * kMiB);
+  return free;
+}
+
+// With a budget of 64 MiB, of which 20 MiB are in use.
+void graph_memory(CUgraph (*make)()) {
+  start();
+  const CUdeviceptr first = filled(10 * kMiB);
+  (void)filled(10 * kMiB);
+  EXPECT(free_memory() == 44 * kMiB);
+  CUgraph graph = make();
+  CUgraphExec instance = instance_of(graph);
+  EXPECT(DRIVER(cuGraphUpload)(instance, nullptr) == CUDA_SUCCESS);
+  for (int round = 0; round < 3; ++round) {
+    EXPECT(DRIVER(cuGraphLaunch)(instance, nullptr) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuMemsetD8_v2)(first, 5, 10 * kMiB) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuCtxSynchronize)() == CUDA_SUCCESS);
+  }
+  EXPECT(free_memory() == 4 * kMiB);
+  // Other memory makes do with what is left.
+  for (int i = 0; i < 4; ++i) (void)filled(10 * kMiB);
+
+  // More than the budget has beside it.
+  CUstream stream = capturing();
+  CUdeviceptr at = 0;
+  CUgraph unfinished = nullptr;
+  EXPECT(DRIVER(cuMemAllocAsync)(&at, 40 * kMiB, stream) == CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT(DRIVER(cuStreamEndCapture)(stream, &unfinished) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuGraphDestroy)(unfinished) == CUDA_SUCCESS);
+
+  // What graphs that are gone have left is room for others, and for everybody once it is trimmed.
+  EXPECT(DRIVER(cuGraphExecDestroy)(instance) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuGraphDestroy)(graph) == CUDA_SUCCESS);
+  graph = make();
+  EXPECT(DRIVER(cuGraphDestroy)(graph) == CUDA_SUCCESS);
+  EXPECT(free_memory() == 0);
+  EXPECT(DRIVER(cuDeviceGraphMemTrim)(0) == CUDA_SUCCESS);
+  EXPECT(free_memory() == 4 * kMiB);
+}
+
 }  // namespace
 }  // namespace tidepool::test
 
@@ -143,6 +224,10 @@ int main(int argc, char** argv) {
     counted();
   else if (which == "promised")
     promised();
+  else if (which == "captured_graph")
+    graph_memory(&captured_graph);
+  else if (which == "made_graph")
+    graph_memory(&made_graph);
   else
     return 2;
   std::puts("as expected");

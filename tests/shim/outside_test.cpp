@@ -61,4 +61,14 @@ TEST_CASE("outside: room that was made for one call is not another's") {
   }
 }
 
+// HAMi#332, #1445: limits that graphs pass. pytorch#83461, cudarc PR#595: allocations within a capture.
+TEST_CASE("outside: what graphs allocate is counted, has room, and is refused beyond the budget") {
+  for (const char* how : {"captured_graph", "made_graph"}) {
+    INFO(how);
+    const DeviceRun got = probe(how, kLarge, {"--device-budget", "64MiB"});
+    CHECK(got.number("memory", "physical_peak_bytes") <= 64 * kMiB);
+    CHECK(got.outcome.err.find("TP2103") != std::string::npos);
+  }
+}
+
 }  // namespace tidepool::test

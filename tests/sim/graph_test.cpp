@@ -59,7 +59,7 @@ TEST_CASE("graph: a program that launches graphs runs in half of the memory it a
 // The events around timed launches are asked for while the next graph is captured; in the mode that
 // cudaStreamBeginCapture has by default a capture ends with an error if anybody asks for one.
 TEST_CASE("graph: a trace with timed kernels is no matter of captures") {
-  const std::vector<std::string> job = {"40", "captures"};
+  const std::vector<std::string> job = {"12", "captures"};
   const DeviceRun plain = run_job(1, "", {}, job);
   REQUIRE(plain.outcome.code() == 0);
   for (int seed = 1; seed <= seeds_of_sweep(); ++seed) {

@@ -39,6 +39,8 @@ constexpr Expected kExpected[] = {
     {"cuPointerGetAttributes", Treatment::kSpecial},
     {"cuIpcGetMemHandle", Treatment::kRefused},
     {"cuGraphLaunch", Treatment::kPassed},
+    {"cuGraphExecDestroy", Treatment::kPassed},
+    {"cuDeviceGraphMemTrim", Treatment::kPassed},
     {"cuStreamBeginCapture", Treatment::kPassed},
     {"cuStreamBeginCapture_v2", Treatment::kPassed},
     {"cuStreamBeginCaptureToGraph", Treatment::kPassed},

@@ -1,0 +1,210 @@
+#include "shim/graph_memory.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "allocator/support/message.h"
+#include "shim/capture.h"
+#include "shim/make_way.h"
+#include "shim/managed.h"
+#include "shim/outside_memory.h"
+#include "shim/real_driver.h"
+
+namespace tidepool::shim {
+namespace {
+
+/// What the allocation nodes of a graph ask for. Of several devices the first one's.
+struct Demand {
+  CUdevice device = -1;  // -1: none
+  Bytes all;             // the most that launches take: nodes may share what they do not need at once
+  Bytes largest;         // the least
+
+  void add(CUdevice on, Bytes size) noexcept {
+    if (device == -1) device = on;
+    if (device != on) return;
+    all += size;
+    largest = std::max(largest, size);
+  }
+};
+
+/// Instances of graphs that allocate.
+class Instances {
+ public:
+  void add(CUgraphExec instance, const Demand& demand) noexcept {
+    const std::lock_guard guard(lock_);
+    known_.insert_or_assign(instance, Known{demand, true});
+  }
+  void remove(CUgraphExec instance) noexcept {
+    const std::lock_guard guard(lock_);
+    known_.erase(instance);
+  }
+  void remove_of(CUdevice device) noexcept {
+    const std::lock_guard guard(lock_);
+    for (auto at = known_.begin(); at != known_.end();) {
+      at = at->second.demand.device == device ? known_.erase(at) : std::next(at);
+    }
+  }
+  /// What an instance demands; nothing of what the driver is sure to have already. None: it is not known.
+  std::optional<Demand> run(CUgraphExec instance) noexcept {
+    const std::lock_guard guard(lock_);
+    const auto found = known_.find(instance);
+    if (found == known_.end()) return std::nullopt;
+    Demand demand = found->second.demand;
+    if (!found->second.is_new) demand.all = demand.largest = Bytes();
+    return demand;
+  }
+  /// It has run once.
+  void has_run(CUgraphExec instance) noexcept {
+    const std::lock_guard guard(lock_);
+    if (const auto found = known_.find(instance); found != known_.end()) found->second.is_new = false;
+  }
+  /// What all of a device demand together.
+  Bytes demand_on(CUdevice device) noexcept {
+    const std::lock_guard guard(lock_);
+    Bytes sum;
+    for (const auto& [instance, known] : known_) {
+      if (known.demand.device == device) sum += known.demand.all;
+    }
+    return sum;
+  }
+
+ private:
+  struct Known {
+    Demand demand;
+    bool is_new;
+  };
+  std::mutex lock_;
+  std::unordered_map<CUgraphExec, Known> known_;
+};
+
+/// Never destroyed: hooks run until the process has ended.
+Instances& instances() noexcept {
+  alignas(Instances) static std::byte storage[sizeof(Instances)];
+  static Instances* const only = ::new (storage) Instances;
+  return *only;
+}
+
+// Some graph of the process has allocation nodes: until then nothing is asked.
+std::atomic<bool> g_allocates{false};
+
+Bytes held_by_graphs(CUdevice device) noexcept {
+  const auto ask = active_driver().cuDeviceGetGraphMemAttribute;
+  const RelaxedCapture relaxed;
+  cuuint64_t held = 0;
+  if (ask == nullptr || ask(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &held) != CUDA_SUCCESS) return {};
+  return Bytes(held);
+}
+
+void add_demand(CUgraph graph, Demand& demand) noexcept {
+  const RealDriver& driver = active_driver();
+  std::size_t count = 0;
+  if (driver.cuGraphGetNodes(graph, nullptr, &count) != CUDA_SUCCESS || count == 0) return;
+  std::vector<CUgraphNode> nodes(count);
+  if (driver.cuGraphGetNodes(graph, nodes.data(), &count) != CUDA_SUCCESS) return;
+  for (CUgraphNode node : nodes) {
+    CUgraphNodeType kind{};
+    if (driver.cuGraphNodeGetType(node, &kind) != CUDA_SUCCESS) continue;
+    CUgraph child = nullptr;
+    CUDA_MEM_ALLOC_NODE_PARAMS params{};
+    if (kind == CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
+        driver.cuGraphMemAllocNodeGetParams(node, &params) == CUDA_SUCCESS) {
+      demand.add(params.poolProps.location.id, Bytes(params.bytesize));
+    } else if (kind == CU_GRAPH_NODE_TYPE_GRAPH &&
+               driver.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS) {
+      add_demand(child, demand);
+    }
+  }
+}
+
+Demand demand_of(CUgraph graph) noexcept {
+  Demand demand;
+  const RealDriver& driver = active_driver();
+  const bool can = driver.cuGraphGetNodes != nullptr && driver.cuGraphNodeGetType != nullptr &&
+                   driver.cuGraphMemAllocNodeGetParams != nullptr &&
+                   driver.cuGraphChildGraphNodeGetGraph != nullptr;
+  if (can && g_allocates.load(std::memory_order_acquire)) add_demand(graph, demand);
+  return demand;
+}
+
+// What graphs that are gone have left is room too.
+bool trim(CUdevice device) noexcept {
+  const auto call = reinterpret_cast<decltype(&::cuDeviceGraphMemTrim)>(
+      active_driver().hooks[static_cast<std::size_t>(Hook::cuDeviceGraphMemTrim)]);
+  const Bytes before = held_by_graphs(device);
+  if (before == Bytes() || call == nullptr || call(device) != CUDA_SUCCESS) return false;
+  count_graph_memory(device);
+  return held_by_graphs(device) < before;
+}
+
+// `demand`: of what the driver does not have yet.
+CUresult take(const char* what, const Demand& demand, DriverCall call) noexcept {
+  const ManagedDevice* const managed = managed_on(demand.device);
+  const Bytes capacity = managed != nullptr ? managed->runtime->capacity() : demand.all;
+  std::optional<Room> least(std::in_place, demand.device, demand.largest);
+  if (!least->is_made() && trim(demand.device)) least.emplace(demand.device, demand.largest);
+  if (!least->is_made()) {
+    report<Msg::TP2103>(what, BytesText(demand.largest).c_str(), BytesText(capacity).c_str());
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  // Whether it takes the rest nobody knows: as far as blocks can make way they do.
+  const Room rest(demand.device, std::min(demand.all, capacity) - demand.largest);
+  const CUresult result = with_room(call, demand.all);
+  set_graph_bytes(demand.device, held_by_graphs(demand.device));
+  return result;
+}
+
+// As much of a demand as the driver may take: it has the rest already.
+Demand missing(Demand demand, Bytes of_others) noexcept {
+  const Bytes all = of_others + demand.all - held_by_graphs(demand.device);
+  demand.all = std::min(demand.all, all);
+  demand.largest = std::min(demand.largest, demand.all);
+  return demand;
+}
+
+}  // namespace
+
+CUresult make_allocation_node(const char* what, CUdevice device, Bytes size, DriverCall call) noexcept {
+  g_allocates.store(true, std::memory_order_release);
+  return take(what, {device, size, size}, call);
+}
+
+CUresult make_instance(const char* what, CUgraph graph, const CUgraphExec* out, DriverCall call) noexcept {
+  const Demand demand = demand_of(graph);
+  if (demand.device == -1) return with_room(call);
+  const Bytes others = instances().demand_on(demand.device);
+  const CUresult result = take(what, missing(demand, others), call);
+  if (result == CUDA_SUCCESS) instances().add(*out, demand);
+  return result;
+}
+
+CUresult run_instance(const char* what, CUgraphExec instance, DriverCall call) noexcept {
+  std::optional<Demand> demand;
+  if (g_allocates.load(std::memory_order_acquire)) demand = instances().run(instance);
+  if (!demand) return with_room(call);
+  const Bytes others = instances().demand_on(demand->device) - demand->all;
+  const CUresult result = take(what, missing(*demand, others), call);
+  if (result == CUDA_SUCCESS) instances().has_run(instance);
+  return result;
+}
+
+void forget_instance(CUgraphExec instance) noexcept {
+  if (g_allocates.load(std::memory_order_acquire)) instances().remove(instance);
+}
+
+void count_graph_memory(CUdevice device) noexcept {
+  set_graph_bytes(device, held_by_graphs(device));
+  settle_outside(device);
+}
+
+void forget_graph_memory(CUdevice device) noexcept {
+  instances().remove_of(device);
+  set_graph_bytes(device, Bytes());
+}
+
+}  // namespace tidepool::shim
