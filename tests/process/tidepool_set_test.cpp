@@ -44,12 +44,12 @@ class Guest {
   using Answer = std::function<void(BudgetAnswer&, BudgetRequest)>;
 
   explicit Guest(const std::string& folder, const Answer& answer = {}, const std::string& run_id = "",
-                 const Answer& second = {})
+                 const Answer& second = {}, Bytes watched = Bytes())
       : second_(second) {
     void* const shared = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ready_ = new (shared) std::atomic<int>(0);
     pid_ = fork();
-    if (pid_ == 0) live(folder, answer, run_id);
+    if (pid_ == 0) live(folder, answer, run_id, watched);
     while (ready_->load() == 0) usleep(1000);
   }
   ~Guest() { end(); }
@@ -65,9 +65,11 @@ class Guest {
   [[nodiscard]] std::string pid() const { return std::to_string(pid_); }
 
  private:
-  [[noreturn]] void live(const std::string& folder, const Answer& answer, const std::string& run_id) {
+  [[noreturn]] void live(const std::string& folder, const Answer& answer, const std::string& run_id,
+                         Bytes watched) {
     setenv(kRunIdVariable, run_id.c_str(), 1);
     StatsPage::attach(folder.c_str());
+    StatsPage::instance().raise(Metric::allocated_bytes_peak, watched.count());
     BudgetControl& control = StatsPage::instance().budget_control();
     BudgetAnswer* const mine = answer ? control.claim(0) : nullptr;
     BudgetAnswer* const other = second_ ? control.claim(1) : nullptr;
@@ -265,6 +267,17 @@ TEST_CASE("set: a process that has not used a device will start with it, and is 
   CHECK(matches(one.out, "process " + other.pid() + line));
   refused(set({"--device-budget", "256MiB", "--pid", "1", folder.path()}),
           "no process 1 of " + folder.path() + " runs");
+}
+
+TEST_CASE("set: a process whose memory is only watched keeps no budget, and that is no success") {
+  const ScratchFolder folder;
+  const Guest watched(folder.path(), {}, "", {}, MiB(48));
+  const Outcome got = set({"--device-budget", "1GiB", folder.path()});
+  INFO(got.out);
+  CHECK(matches(got.out,
+                "process " + watched.pid() +
+                    " (*): keeps no budget, since its memory is only watched. Run it with --mode manage\n"));
+  CHECK(got.code() == 1);
 }
 
 TEST_CASE("set: what a later command asked is told to the earlier one") {

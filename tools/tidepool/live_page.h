@@ -2,6 +2,9 @@
 
 #include <sys/types.h>
 
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -27,6 +30,9 @@ class LivePage {
   [[nodiscard]] std::string program() const;
   [[nodiscard]] std::string run_id() const;
   [[nodiscard]] BudgetControl& budget() const { return page_->budget; }
+  [[nodiscard]] std::uint64_t get(Metric metric) const {
+    return page_->cells[static_cast<std::size_t>(metric)].value.load(std::memory_order_relaxed);
+  }
   /// Does the process still run, and still write to this page? It does not after exec.
   [[nodiscard]] bool is_live() const;
 

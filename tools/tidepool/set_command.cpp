@@ -81,6 +81,12 @@ std::vector<const BudgetAnswer*> answers_of(const Asked& asked) {
   return answers;
 }
 
+/// All of its memory is left to the driver: no device of it will ever take a budget.
+bool is_only_watched(const Asked& asked) {
+  return answers_of(asked).empty() && asked.page.get(Metric::allocated_bytes_peak) > 0 &&
+         asked.page.get(Metric::blocks_managed_total) == 0;
+}
+
 /// Has the device done what was asked last?
 bool has_taken(const Asked& asked, const BudgetAnswer& answer) {
   return answer.taken.load(std::memory_order_acquire) ==
@@ -137,6 +143,11 @@ bool print_outcome(const Asked& asked) {
   const std::string process =
       "process " + std::to_string(asked.page.pid()) + " (" + asked.page.program() + ")";
   if (asked.ended) return std::puts((process + ": ended before it took it").c_str()), false;
+  if (is_only_watched(asked)) {
+    std::puts(
+        (process + ": keeps no budget, since its memory is only watched. Run it with --mode manage").c_str());
+    return false;
+  }
   const std::vector<const BudgetAnswer*> answers = answers_of(asked);
   bool is_as_asked = true;
   for (const BudgetAnswer* answer : answers) {
@@ -162,7 +173,7 @@ bool print_outcome(const Asked& asked) {
 void print_idle(const std::vector<Asked>& all) {
   std::vector<const Asked*> idle;
   for (const Asked& asked : all) {
-    if (!asked.ended && answers_of(asked).empty()) idle.push_back(&asked);
+    if (!asked.ended && answers_of(asked).empty() && !is_only_watched(asked)) idle.push_back(&asked);
   }
   if (idle.empty()) return;
   if (idle.size() < all.size() || idle.size() > 1) {
