@@ -227,6 +227,9 @@ bool Residency::shrink_to(Bytes most) noexcept {
   begin_turn();
   do {
     pool_.trim_to(most);
+    if (pool_.created() > most && pool_.spare() > Bytes()) pool_.trim_to(most);  // one failure is survived
+    // What is spare the driver does not take back: more of it would not help.
+    if (pool_.spare() > Bytes()) break;
   } while (pool_.created() > most && make_room(pool_.created() - most, Patience::kNone));
   publish_stats();
   return pool_.created() <= most;

@@ -132,6 +132,27 @@ TEST_CASE("victims: a capture under which nothing can be asked is out of memory,
   program.check();
 }
 
+TEST_CASE("victims: where the driver takes no memory back, a lower budget moves no more than it must") {
+  Program program({.budget = "64MiB", .clean = "0"});
+  std::vector<DevicePtr> blocks;
+  for (int i = 0; i < 14; ++i) blocks.push_back(program.allocate(MiB(4)));
+  for (const DevicePtr at : blocks) REQUIRE(program.touch({at}, 0).ok());
+  program.synchronize();
+  const auto lower = [&](Bytes budget, std::uint64_t failures) {
+    program.device().faults().add({.function = "destroy", .count = failures, .code = 999});
+    const Bytes before = program.device().copied_to_host();
+    (void)program.runtime().set_budget(Amount::bytes(budget));
+    program.device().faults().clear();
+    return program.device().copied_to_host() - before;
+  };
+  CHECK(lower(MiB(54), FaultRule::kAll) <= MiB(4));
+  CHECK(program.device().in_use() == MiB(56));
+  CHECK(lower(MiB(48), 1) <= MiB(8));
+  CHECK(program.device().in_use() <= MiB(48));
+  program.synchronize();
+  program.check();
+}
+
 TEST_CASE("victims: one whose copy always fails stays, and the others go") {
   OnReluctant on;
   std::vector<DevicePtr> blocks;
