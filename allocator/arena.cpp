@@ -114,7 +114,6 @@ DeviceResult<BlockId> Arena::add(Bytes requested, Bytes span) noexcept {
   block.base = *at;
   block.set_requested(requested);
   block.span = span;
-  if (block.kept.exchange(false)) block.pins.fetch_sub(1, std::memory_order_release);
   block.forget_uses();
   block.touched.store(false, std::memory_order_relaxed);
   block.last_use.store(0, std::memory_order_relaxed);

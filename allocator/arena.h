@@ -86,7 +86,7 @@ class Arena {
       if (blocks_[id].load().state() != BlockState::kFreed) visit(id, blocks_[id]);
     }
   }
-  /// Takes back the id and the addresses of a freed block that has no memory.
+  /// Takes back the id and the addresses of a freed block that has no memory and no pins.
   void remove(BlockId id) noexcept;
 
  private:

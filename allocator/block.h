@@ -157,6 +157,8 @@ struct alignas(64) Block {
   /// Leaves a transitional state, which nobody else may leave.
   void settle(BlockState to) noexcept { word.store(load().next(to).raw(), std::memory_order_seq_cst); }
 
+  /// A freed block that is pinned keeps its id: whoever has pinned it is still to see that it was freed.
+  [[nodiscard]] bool is_pinned() const noexcept { return pins.load(std::memory_order_seq_cst) != 0; }
   [[nodiscard]] Bytes requested() const noexcept {
     return Bytes(requested_bytes.load(std::memory_order_relaxed));
   }

@@ -116,7 +116,7 @@ bool Residency::strip_freed() noexcept {
     unmap_extents(block);
     block.settle(BlockState::kFreed);
     const bool is_refused = block.backed() == before;
-    if (block.extents.empty()) {
+    if (block.extents.empty() && !block.is_pinned()) {
       arena_.remove(id);
     } else {
       freed_.put_back(id);

@@ -135,7 +135,7 @@ bool FreeList::return_addresses() noexcept {
     const std::lock_guard guard(shard.lock);
     for (BlockId id = shard.by_age.first; id != kNoBlock;) {
       const BlockId newer = arena_.block(id).free.newer;
-      if (arena_.block(id).free.stream == kNoMemory) {
+      if (arena_.block(id).free.stream == kNoMemory && !arena_.block(id).is_pinned()) {
         unlink(shard, id);
         arena_.remove(id);
         any = true;

@@ -38,7 +38,11 @@ class Interrupted final : public fakes::ForwardingDevice {
   using ForwardingDevice::ForwardingDevice;
   std::function<void()> at_copy_out;
   std::function<void()> at_copy_in;
+  std::function<bool()> is_late;  ///< true: no event has passed yet
 
+  Status query(EventHandle event) noexcept override {
+    return is_late && is_late() ? kNotReady : ForwardingDevice::query(event);
+  }
   Status copy_to_host(void* host, DevicePtr at, Bytes size, StreamHandle stream) noexcept override {
     if (auto happening = std::exchange(at_copy_out, {})) happening();
     return ForwardingDevice::copy_to_host(host, at, size, stream);
@@ -288,6 +292,50 @@ TEST_CASE("edges: a stale word whose block id is given to a new block during the
   device.at_copy_in = [&] { REQUIRE(runtime->allocate(MiB(4)).ok()); };
   CHECK(launch({runtime->find(stale.address()), runtime->find(wanted.address())}) == 0);
   fake.run_all();
+}
+
+TEST_CASE("edges: a block freed while it is being kept leaves nothing kept behind") {
+  fakes::FakeDevice fake({MiB(256), MiB(2), 1});
+  Interrupted device(fake);
+  const std::unique_ptr<Runtime> runtime = runtime_on(device);
+  const StreamHandle stream = fake.create_program_stream(false);
+  const auto launch = [&](DevicePtr at) {
+    const BlockId set[] = {runtime->find(at.address())};
+    return runtime->launch(set, stream, "kernel",
+                           [&] { return fake.submit(stream, "kernel", [](auto&) {}).code(); });
+  };
+  const DevicePtr stays = *runtime->allocate(MiB(8));
+  const DevicePtr other = *runtime->allocate(MiB(10));
+  REQUIRE(launch(stays) == 0);
+  REQUIRE(launch(other) == 0);  // stays leaves
+  REQUIRE(runtime->free(other).ok());
+  const DevicePtr freed = *runtime->allocate(MiB(4));
+  const DevicePtr big = *runtime->allocate(MiB(8));
+  REQUIRE(launch(freed) == 0);
+  const BlockId both[] = {runtime->find(freed.address()), runtime->find(stays.address())};
+  // While keep() waits for the copy in, another thread frees the one block and needs its memory; then it
+  // allocates, and would be given the id that came free.
+  std::thread meanwhile;
+  std::atomic<bool> is_done{false};
+  DevicePtr late;
+  device.is_late = [&] {
+    if (!meanwhile.joinable()) {
+      meanwhile = std::thread([&] {
+        if (runtime->free(freed).ok() && launch(big) == 0) late = *runtime->allocate(MiB(2));
+        is_done = true;
+      });
+    }
+    return !is_done;
+  };
+  CHECK(runtime->keep(both, "test").ok());
+  device.is_late = {};
+  REQUIRE(meanwhile.joinable());
+  meanwhile.join();
+  REQUIRE(late != DevicePtr());
+  CHECK_FALSE(runtime->arena().block(runtime->find(late.address())).kept);
+  CHECK(runtime->arena().block(runtime->find(stays.address())).kept);
+  fake.run_all();
+  CHECK(runtime->check() == nullptr);
 }
 
 TEST_CASE("edges: a block freed while its copy in is enqueued stays freed") {
