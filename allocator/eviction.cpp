@@ -109,6 +109,7 @@ bool Residency::strip_freed() noexcept {
     const BlockId id = freed_.take_oldest_idle([&](BlockId one) {
       return being_copied(one) || std::find(refused_.begin(), refused_.end(), one) != refused_.end();
     });
+    streams_.make_marks();
     if (id == kNoBlock) return false;
     Block& block = arena_.block(id);
     const Bytes before = block.backed();
@@ -141,6 +142,11 @@ void Residency::note_refusal(BlockId id, Status error) noexcept {
   if (refusal == refusals_.end()) refusal = refusals_.insert(refusals_.end(), {id, 0});
   if (is_capture_error(error)) {
     refusal->times = kAttempts;
+    return;
+  }
+  // Another thread is in the driver with a stream that has used it: it may be the only one left all the same.
+  if (error == kNotReady) {
+    refusal->times = std::max(refusal->times, kAttempts - 1);
     return;
   }
   ++refusal->times;

@@ -58,7 +58,7 @@ void FreeList::unlink(Shard& shard, BlockId id) noexcept {
 bool FreeList::is_idle(const Block& block) noexcept {
   if (block.used_widely.load(std::memory_order_acquire)) return false;
   return std::all_of(block.uses.begin(), block.uses.end(), [&](const auto& use) {
-    return streams_.passed_or_marked(Use::from_raw(use.load(std::memory_order_acquire)));
+    return streams_.passed_or_wanted(Use::from_raw(use.load(std::memory_order_acquire)));
   });
 }
 

@@ -139,7 +139,7 @@ class FreeList {
   bool is_idle(const Block& block) noexcept;
 
   template <class Find, class Settle>
-  BlockId search(Shard& first, Kind kind, Find&& find, Settle&& settle) noexcept {
+  BlockId search_shards(Shard& first, Kind kind, Find&& find, Settle&& settle) noexcept {
     const std::size_t start = static_cast<std::size_t>(&first - shards_.data());
     for (std::size_t i = 0; i < kShards; ++i) {
       Shard& shard = shards_[(start + i) % kShards];
@@ -152,6 +152,13 @@ class FreeList {
       return id;
     }
     return kNoBlock;
+  }
+
+  template <class Find, class Settle>
+  BlockId search(Shard& first, Kind kind, Find&& find, Settle&& settle) noexcept {
+    const BlockId id = search_shards(first, kind, find, settle);
+    streams_.make_marks();  // not with a shard's lock: the driver may block
+    return id;
   }
 
   Arena& arena_;

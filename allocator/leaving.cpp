@@ -136,7 +136,7 @@ bool Residency::start_copy(Eviction& eviction, Use started) noexcept {
 // The block stays where it is. Pieces that did start still write to the slot; if the device does not even
 // answer, it is lost with them.
 void Residency::fail(Eviction& eviction, Status error, Use started) noexcept {
-  if (!is_capture_error(error)) report_failed_call("cuMemcpyDtoHAsync", error);
+  if (!is_capture_error(error) && error != kNotReady) report_failed_call("cuMemcpyDtoHAsync", error);
   const Status waited = wait_host(started, Metric::wait_copy_out_ns_total);
   if (waited.ok()) {
     host_.release(eviction.slot);

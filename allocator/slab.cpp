@@ -126,6 +126,7 @@ DeviceResult<DevicePtr> SlabHeap::allocate(Bytes size, std::uint16_t stream, std
   const Wanted wanted{size, tag};
   Domain& domain = *domain_for(stream);
   DeviceResult<DevicePtr> at = take_here(domain, wanted);
+  streams_.make_marks();
   if (at.ok()) return at;
   {
     const std::lock_guard growing(domain.growth);
@@ -135,6 +136,7 @@ DeviceResult<DevicePtr> SlabHeap::allocate(Bytes size, std::uint16_t stream, std
   }
   // Nothing more may stay on the device; what others keep for themselves may have room.
   at = take_of_others(&domain, wanted);
+  streams_.make_marks();
   if (!at.ok()) return Err{residency_.refuse_to_keep(size)};
   return at;
 }
@@ -148,7 +150,7 @@ DeviceResult<DevicePtr> SlabHeap::take_of_others(const Domain* mine, Wanted want
     (void)settle_pending(domain);
     for (std::size_t room = needed; room < domain.by_room.size() && !found.ok(); ++room) {
       for (Slab* slab = domain.by_room[room]; slab != nullptr; slab = slab->next) {
-        if (!streams_.passed_or_marked(slab->last_freed)) continue;
+        if (!streams_.passed_or_wanted(slab->last_freed)) continue;
         found = take(domain, *slab, wanted);
         break;
       }
@@ -223,7 +225,7 @@ void SlabHeap::drop_if_spare(Domain& domain, Slab& slab) noexcept {
 // Frees whose time has come, oldest first. True if there were any.
 bool SlabHeap::settle_pending(Domain& domain) noexcept {
   bool any = false;
-  while (!domain.pending.empty() && streams_.passed_or_marked(domain.pending.front().freed_by)) {
+  while (!domain.pending.empty() && streams_.passed_or_wanted(domain.pending.front().freed_by)) {
     const Pending done = domain.pending.front();
     domain.pending.pop_front();
     give(*done.slab, done.unit);
@@ -249,6 +251,8 @@ Status SlabHeap::free(BlockId id, DevicePtr at, Use freed_by) noexcept {
     // Some of what waits may have come to its end; a domain that only frees would never look.
     if (domain.pending.size() % 64 == 0) (void)settle_pending(domain);
   }
+  guard.unlock();
+  streams_.make_marks();
   return kOk;
 }
 

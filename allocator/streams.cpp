@@ -12,6 +12,7 @@ namespace tidepool::runtime {
 namespace {
 
 constexpr Nanos kWatchdog = seconds(10);
+constexpr Nanos kBriefly{200'000};
 
 std::uint64_t thread_tag() noexcept {
   static std::atomic<std::uint64_t> g_next{1};
@@ -31,6 +32,18 @@ void pause_between_queries(int round) noexcept {
   }
   const timespec nap{0, round < 1024 ? 20'000 : 200'000};
   ::nanosleep(&nap, nullptr);
+}
+
+// A thread can be stuck in the driver with a stream's lock: its queue is full, and what makes room may be the
+// work that the caller is about to enqueue elsewhere. So whoever only wants to know something does not wait
+// for that; a poll is over in much less time. Not locked: nothing is known now.
+std::unique_lock<std::mutex> lock_briefly(std::mutex& lock) noexcept {
+  std::unique_lock guard(lock, std::try_to_lock);
+  if (guard.owns_lock()) [[likely]]
+    return guard;
+  const Nanos deadline = monotonic_now() + kBriefly;
+  while (!guard.try_lock() && monotonic_now() < deadline) ::sched_yield();
+  return guard;
 }
 
 }  // namespace
@@ -158,12 +171,25 @@ Status StreamTable::mark(Stream& stream) noexcept {
   return mark_locked(stream);
 }
 
+// A stream whose lock is taken for long is being marked.
 void StreamTable::mark_all() noexcept {
-  const std::lock_guard guard(lock_);
-  for (Stream* stream : entries_) {
-    if (stream == nullptr || stream->key_.load(std::memory_order_relaxed) == 0) continue;
-    const std::lock_guard one(stream->lock_);
-    (void)mark_locked(*stream);
+  for (std::size_t i = 1; i < kMaxStreams; ++i) {
+    Stream* const stream = by_index_[i].load(std::memory_order_acquire);
+    if (stream == nullptr) break;
+    if (stream->key_.load(std::memory_order_relaxed) == 0) continue;
+    const auto guard = lock_briefly(stream->lock_);
+    if (guard.owns_lock()) (void)mark_locked(*stream);
+  }
+}
+
+void StreamTable::make_wanted_marks() noexcept {
+  for (std::size_t i = 1; i < kMaxStreams; ++i) {
+    Stream* const stream = by_index_[i].load(std::memory_order_acquire);
+    if (stream == nullptr) break;
+    if (!stream->wants_mark_.load(std::memory_order_relaxed)) continue;
+    if (!stream->wants_mark_.exchange(false, std::memory_order_acq_rel)) continue;
+    const auto guard = lock_briefly(stream->lock_);
+    if (guard.owns_lock()) (void)mark_locked(*stream);
   }
 }
 
@@ -285,19 +311,22 @@ bool StreamTable::passed(Use use) noexcept {
   if (!use) return true;
   Stream& stream = *by_index_[use.stream()].load(std::memory_order_acquire);
   if (stream.completed_.load(std::memory_order_acquire) >= use.ticket()) return true;
-  const std::lock_guard guard(stream.lock_);
-  if (!poll_locked(stream).ok()) return false;
+  const auto guard = lock_briefly(stream.lock_);
+  if (guard.owns_lock() && !poll_locked(stream).ok()) return false;
   return stream.completed_.load(std::memory_order_acquire) >= use.ticket();
 }
 
-bool StreamTable::passed_or_marked(Use use) noexcept {
+bool StreamTable::passed_or_wanted(Use use) noexcept {
   if (!use) return true;
   Stream& stream = *by_index_[use.stream()].load(std::memory_order_acquire);
   if (stream.completed_.load(std::memory_order_acquire) >= use.ticket()) return true;
-  const std::lock_guard guard(stream.lock_);
-  if (!poll_locked(stream).ok()) return false;
+  const auto guard = lock_briefly(stream.lock_);
+  if (!guard.owns_lock() || !poll_locked(stream).ok()) return false;
   if (stream.completed_.load(std::memory_order_acquire) >= use.ticket()) return true;
-  if (stream.marks_.covering(use.ticket()) == nullptr) (void)mark_locked(stream);
+  if (stream.marks_.covering(use.ticket()) == nullptr) {
+    stream.wants_mark_.store(true, std::memory_order_release);
+    marks_wanted_.store(true, std::memory_order_release);
+  }
   return false;
 }
 
@@ -305,7 +334,8 @@ Status StreamTable::order(Stream& waiter, Use use) noexcept {
   if (!use) return kOk;
   Stream& stream = *by_index_[use.stream()].load(std::memory_order_acquire);
   if (&stream == &waiter || stream.completed_.load(std::memory_order_acquire) >= use.ticket()) return kOk;
-  const std::lock_guard guard(stream.lock_);
+  const auto guard = lock_briefly(stream.lock_);
+  if (!guard.owns_lock()) return kNotReady;
   const MarkRing::Mark* mark = stream.marks_.covering(use.ticket());
   if (mark == nullptr) {
     if (const Status status = mark_locked(stream); !status.ok()) return status;
@@ -336,8 +366,7 @@ Status StreamTable::wait_host_until(Use use, Nanos deadline) noexcept {
   const Nanos start = monotonic_now();
   bool reported = false;
   for (int round = 0;; ++round) {
-    {
-      const std::lock_guard guard(stream.lock_);
+    if (const auto guard = lock_briefly(stream.lock_); guard.owns_lock()) {
       if (const Status status = poll_locked(stream); !status.ok()) return status;
       if (stream.completed_.load(std::memory_order_acquire) >= use.ticket()) return kOk;
       if (const Status status = mark_locked(stream); !status.ok()) return status;

@@ -100,6 +100,7 @@ class Stream {
   std::atomic<std::uint64_t> ordered_after_{0};
   /// Bytes touched and launches since the last mark; relaxed, a hint.
   std::atomic<std::uint64_t> unmarked_bytes_{0};
+  std::atomic<bool> wants_mark_{false};
 
   std::mutex lock_;
   MarkRing marks_;
@@ -167,9 +168,16 @@ class StreamTable {
   /// True once the device has finished everything up to the use. Asks the driver only when it must. An error
   /// of the device counts as "not passed"; wait_host() reports it.
   bool passed(Use use) noexcept;
-  /// passed(); where it has not, and no mark would ever tell, one is recorded (a hint: it may fail).
-  bool passed_or_marked(Use use) noexcept;
-  /// Makes `waiter` wait on the device until the use has passed; returns at once.
+  /// passed(); where it has not, and no mark would ever tell, one is wanted: for where locks are held that
+  /// others need. make_marks() is called once they are not.
+  bool passed_or_wanted(Use use) noexcept;
+  /// Records the marks that are wanted (hints: it may fail). May block in the driver.
+  void make_marks() noexcept {
+    if (marks_wanted_.load(std::memory_order_relaxed) && marks_wanted_.exchange(false)) [[unlikely]]
+      make_wanted_marks();
+  }
+  /// Makes `waiter` wait on the device until the use has passed; returns at once. kNotReady: another thread
+  /// is in the driver with the stream of the use, and perhaps stuck there.
   Status order(Stream& waiter, Use use) noexcept;
   /// order() after a copy-in, remembered, so that one stream waits for one copy once.
   Status order_after_incoming(Stream& waiter, Use incoming) noexcept;
@@ -190,6 +198,7 @@ class StreamTable {
   Stream* add(StreamHandle handle, std::uint64_t key) noexcept;
   Stream* unused_entry() noexcept;  // lock held
   void mark_now(Stream& stream, bool must) noexcept;
+  void make_wanted_marks() noexcept;
   Status wait_all() noexcept;
   Status mark_locked(Stream& stream) noexcept;
   /// Waits for the whole device, after which everything that the stream has drawn has passed: for tickets
@@ -211,6 +220,7 @@ class StreamTable {
   std::vector<Stream*> entries_;  // index 0 is not used
   std::array<std::atomic<Stream*>, kMaxStreams> by_index_{};
   std::array<std::atomic<std::uint16_t>, kSlots> slots_{};
+  std::atomic<bool> marks_wanted_{false};
   std::atomic<bool> has_strangers_{false};  // there were more streams at once than entries
   std::mutex events_lock_;
   std::vector<EventHandle> spare_events_;
