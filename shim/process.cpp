@@ -139,6 +139,8 @@ Mode enter_process() noexcept {
   if (const Mode mode = g_mode.load(std::memory_order_acquire); mode != Mode::kCold) return mode;
   start_process();
   if (const Mode mode = g_mode.load(std::memory_order_acquire); mode != Mode::kCold) return mode;
+  // Not in the once: it waits for the loader, and whoever holds the loader's lock may come here too.
+  if (!are_options_refused()) (void)real_driver();
   ::pthread_once(&g_decision, &decide);
   return g_mode.load(std::memory_order_acquire);
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 
 #include "allocator/support/message.h"
 #include "shim/process.h"
@@ -22,11 +23,22 @@ struct Route {
   Hook hook;
 };
 
+/// What there is to find out. Of several threads that do so at once the first one's is taken.
+struct Found {
+  RealDriver driver;
+  std::array<Route, kHookCount> routes;
+  std::size_t route_count = 0;
+  void* handle = nullptr;
+  const char* why_not = nullptr;  // the loader's, of the thread that asked
+};
+
 std::array<Route, kHookCount> g_routes;
 std::size_t g_route_count = 0;
 void* g_handle = nullptr;
 bool g_found = false;
+std::atomic<bool> g_is_known{false};  // all of the above, and g_driver
 pthread_once_t g_once = PTHREAD_ONCE_INIT;
+constinit thread_local const Found* t_found __attribute__((tls_model("initial-exec"))) = nullptr;
 
 void* open_driver() noexcept {
   // What the program has already loaded, whatever path it used, has the same soname.
@@ -34,31 +46,57 @@ void* open_driver() noexcept {
   return ::dlopen("libcuda.so.1", RTLD_LAZY);
 }
 
-void find_all() noexcept {
+void find_all(Found& found) noexcept {
   const DepthGuard guard;  // the driver's constructors may look up their own functions
-  g_route_count = 0;       // a child that was forked in the middle of this starts again
-  void* handle = open_driver();
+  void* const handle = open_driver();
   if (handle == nullptr) {
     const char* why = ::dlerror();
-    report<Msg::TP1001>(why != nullptr ? why : "not found");
+    found.why_not = why != nullptr ? why : "not found";
     return;
   }
-  g_handle = handle;
+  found.handle = handle;
+  RealDriver& driver = found.driver;
   const auto find = [handle](const char* name) { return real_dlsym(handle, name); };
   for (std::size_t i = 0; i < kHookCount; ++i) {
-    g_driver.hooks[i] = find(hook_row(static_cast<Hook>(i)).name);
-    if (g_driver.hooks[i] != nullptr) g_routes[g_route_count++] = {g_driver.hooks[i], static_cast<Hook>(i)};
+    driver.hooks[i] = find(hook_row(static_cast<Hook>(i)).name);
+    if (driver.hooks[i] != nullptr) {
+      found.routes[found.route_count++] = {driver.hooks[i], static_cast<Hook>(i)};
+    }
   }
-  std::sort(g_routes.begin(), g_routes.begin() + g_route_count,
+  std::sort(found.routes.begin(), found.routes.begin() + found.route_count,
             [](const Route& a, const Route& b) { return a.function < b.function; });
-  g_driver.missing = g_driver.runtime.fill(find);
-#define TP_ASKED(name) g_driver.name = reinterpret_cast<decltype(g_driver.name)>(find(#name));
+  driver.missing = driver.runtime.fill(find);
+#define TP_ASKED(name) driver.name = reinterpret_cast<decltype(driver.name)>(find(#name));
 #include "shim/asked.def"
 #undef TP_ASKED
-  if (g_driver.missing == nullptr && g_driver.cuFuncGetParamInfo == nullptr) {
-    g_driver.missing = "cuFuncGetParamInfo";
+  if (driver.missing == nullptr && driver.cuFuncGetParamInfo == nullptr) {
+    driver.missing = "cuFuncGetParamInfo";
   }
-  g_found = true;
+}
+
+void publish() noexcept {
+  const DepthGuard guard;
+  if (t_found->handle != nullptr) {
+    g_driver = t_found->driver;
+    g_routes = t_found->routes;
+    g_route_count = t_found->route_count;
+    g_handle = t_found->handle;
+    g_found = true;
+  } else {
+    report<Msg::TP1001>(t_found->why_not);
+  }
+  g_is_known.store(true, std::memory_order_release);
+}
+
+// The loader is asked before the once is entered, never in it: a thread that holds the loader's lock, since
+// it is in a dlopen whose constructors look up driver functions, may come here too. A child that was forked
+// in the middle of this enters the once again.
+[[gnu::noinline, gnu::cold]] void find_driver() noexcept {
+  Found found;
+  find_all(found);
+  t_found = &found;
+  ::pthread_once(&g_once, &publish);
+  t_found = nullptr;
 }
 
 }  // namespace
@@ -73,7 +111,8 @@ bool RealDriver::can_observe() const noexcept {
 }
 
 const RealDriver* real_driver() noexcept {
-  ::pthread_once(&g_once, &find_all);
+  if (!g_is_known.load(std::memory_order_acquire)) [[unlikely]]
+    find_driver();
   return g_found ? &g_driver : nullptr;
 }
 

@@ -60,6 +60,16 @@ TEST_CASE("shim: cudaGetDriverEntryPointByVersion leads to hooks as well") {
   expect_passes(probe("entry_point"));
 }
 
+// HAMi-core#52, #59: hangs at the start.
+TEST_CASE("shim: the first call does not wait for the loader while others wait for it") {
+  expect_passes(run({{kSimgpu, "--device", "h100", "--", kTidepool, "run", "--", built("tests/loader_probe"),
+                      built("tests/libloader_library.so")},
+                     "",
+                     {},
+                     false,
+                     false}));
+}
+
 // HAMi#2760: hooks that stay when the shim is off.
 TEST_CASE("shim: switched off, lookups lead to the driver and nothing is limited") {
   expect_passes(
