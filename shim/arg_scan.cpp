@@ -1,10 +1,12 @@
 #include "shim/arg_scan.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <iterator>
+#include <memory>
 #include <mutex>
-#include <new>
 #include <vector>
 
 namespace tidepool::shim {
@@ -13,14 +15,12 @@ namespace {
 constexpr std::size_t kWord = 8;
 
 // Where pointers can be: the 8-byte words of the parameters that sit at a multiple of eight in the parameter
-// block. Worked out once for each function.
+// block. Never changed and never freed: functions share them, and there are few.
 struct Layout {
-  const void* function;
-  std::uint64_t generation;
-  const Layout* replaced;  // what had its slot before
   struct Word {
     std::uint32_t param;
     std::uint32_t offset;  // within the parameter
+    bool operator==(const Word&) const = default;
   };
   std::vector<Word> words;
 
@@ -29,26 +29,39 @@ struct Layout {
       words.push_back({param, static_cast<std::uint32_t>(at)});
     }
   }
+  bool operator==(const Layout&) const = default;
 };
 
-// Immutable layouts in an open-addressing table; readers take no lock. Replaced layouts are kept: a launch on
-// another thread may be reading one, and there are few.
-constexpr std::size_t kSlots = 1 << 16;
-std::array<std::atomic<const Layout*>, kSlots> g_layouts;
-std::atomic<std::uint64_t> g_generation{1};
-constinit std::mutex g_lock;
+// Which layout a function has, worked out once for each function and generation. Readers take no lock: they
+// look at the version before and after, and it is odd while the place is written.
+struct Place {
+  std::atomic<std::uint64_t> version;
+  std::atomic<const void*> function;
+  std::atomic<std::uint64_t> generation;
+  std::atomic<const Layout*> layout;
+};
 
-std::size_t slot_of(const void* function) noexcept {
+// Open addressing. A place of an older generation is free.
+constexpr std::size_t kPlaces = 1 << 16;
+std::array<Place, kPlaces> g_places;
+std::atomic<std::uint64_t> g_generation{1};
+constinit std::mutex g_lock;  // whoever writes places, and g_layouts
+std::vector<std::unique_ptr<const Layout>>& all_layouts() noexcept {
+  static auto* const layouts = new std::vector<std::unique_ptr<const Layout>>;
+  return *layouts;
+}
+
+std::size_t place_of(const void* function) noexcept {
   return static_cast<std::size_t>((reinterpret_cast<std::uintptr_t>(function) * 0x9E3779B97F4A7C15u) >> 48);
 }
 
 // The handle may be a CUfunction or a CUkernel cast to one (cuda.h, cuLaunchKernel). CUDA_ERROR_INVALID_VALUE
-// means "past the last parameter", and for the first one also "no such handle".
+// means "past the last parameter", and for the first one also "no such handle", as does INVALID_HANDLE (H200,
+// driver 580). Without parameters is what neither question has any for, not what one of them could not
+// answer.
 //
-// Null: it cannot be had now. That is not remembered, the next launch asks again.
-Layout* read_layout(const RealDriver& driver, CUfunction function, std::uint64_t generation) noexcept {
-  auto* layout = new (std::nothrow) Layout{function, generation, nullptr, {}};
-  if (layout == nullptr) return nullptr;
+// False: it cannot be had now. That is not remembered, the next launch asks again.
+bool read_layout(const RealDriver& driver, CUfunction function, Layout* layout) noexcept {
   enum class Answer { kSome, kNone, kFailed };
   const auto read = [&](auto* get, auto handle) {
     for (std::uint32_t i = 0;; ++i) {
@@ -56,47 +69,65 @@ Layout* read_layout(const RealDriver& driver, CUfunction function, std::uint64_t
       std::size_t size = 0;
       const CUresult result = get(handle, i, &offset, &size);
       if (result == CUDA_ERROR_INVALID_VALUE) return i == 0 ? Answer::kNone : Answer::kSome;
+      if (result == CUDA_ERROR_INVALID_HANDLE && i == 0) return Answer::kNone;
       if (result != CUDA_SUCCESS) return Answer::kFailed;
       layout->add_param(i, offset, size);
     }
   };
   const Answer as_function = read(driver.cuFuncGetParamInfo, function);
-  if (as_function == Answer::kSome) return layout;
+  if (as_function == Answer::kSome) return true;
   layout->words.clear();
   const Answer as_kernel = driver.cuKernelGetParamInfo != nullptr
                                ? read(driver.cuKernelGetParamInfo, reinterpret_cast<CUkernel>(function))
-                               : Answer::kFailed;
-  if (as_kernel == Answer::kSome) return layout;
+                               : Answer::kNone;
+  if (as_kernel == Answer::kSome) return true;
   layout->words.clear();
-  if (as_function == Answer::kNone || as_kernel == Answer::kNone) return layout;
-  delete layout;
-  return nullptr;
+  return as_function == Answer::kNone && as_kernel == Answer::kNone;
 }
 
 [[gnu::noinline, gnu::cold]] const Layout* learn_layout(const RealDriver& driver, CUfunction function,
                                                         std::uint64_t generation) noexcept {
   const std::lock_guard guard(g_lock);
-  Layout* fresh = read_layout(driver, function, generation);
-  if (fresh == nullptr) return nullptr;
-  for (std::size_t i = slot_of(function), n = 0; n < kSlots; ++i, ++n) {
-    auto& slot = g_layouts[i % kSlots];
-    const Layout* layout = slot.load(std::memory_order_relaxed);
-    if (layout != nullptr && layout->function != function && layout->generation == generation) continue;
-    fresh->replaced = layout;
-    slot.store(fresh, std::memory_order_release);
+  Layout read;
+  if (!read_layout(driver, function, &read)) return nullptr;
+  auto& layouts = all_layouts();
+  auto known =
+      std::find_if(layouts.begin(), layouts.end(), [&](const auto& layout) { return *layout == read; });
+  if (known == layouts.end()) {
+    layouts.push_back(std::make_unique<const Layout>(std::move(read)));
+    known = std::prev(layouts.end());
+  }
+  for (std::size_t i = place_of(function), n = 0; n < kPlaces; ++i, ++n) {
+    Place& place = g_places[i % kPlaces];
+    const void* const other = place.function.load(std::memory_order_relaxed);
+    const bool is_current = place.generation.load(std::memory_order_relaxed) == generation;
+    if (other != nullptr && other != function && is_current) continue;
+    const std::uint64_t version = place.version.load(std::memory_order_relaxed);
+    // Each store after the first is ordered behind it, and the last behind them all.
+    place.version.store(version + 1, std::memory_order_relaxed);
+    place.function.store(function, std::memory_order_release);
+    place.generation.store(generation, std::memory_order_release);
+    place.layout.store(known->get(), std::memory_order_release);
+    place.version.store(version + 2, std::memory_order_release);
     break;
   }
-  return fresh;
+  return known->get();
 }
 
 // In each of the two scans, or the common one would pay for a call.
 [[gnu::always_inline]] inline const Layout* layout_of(const RealDriver& driver,
                                                       CUfunction function) noexcept {
   const std::uint64_t generation = g_generation.load(std::memory_order_acquire);
-  for (std::size_t i = slot_of(function), n = 0; n < kSlots; ++i, ++n) {
-    const Layout* layout = g_layouts[i % kSlots].load(std::memory_order_acquire);
-    if (layout == nullptr) break;
-    if (layout->function == function && layout->generation == generation) [[likely]]
+  for (std::size_t i = place_of(function), n = 0; n < kPlaces; ++i, ++n) {
+    const Place& place = g_places[i % kPlaces];
+    const std::uint64_t version = place.version.load(std::memory_order_acquire);
+    const void* const there = place.function.load(std::memory_order_acquire);
+    const std::uint64_t age = place.generation.load(std::memory_order_acquire);
+    const Layout* const layout = place.layout.load(std::memory_order_acquire);
+    const bool is_whole = version % 2 == 0 && place.version.load(std::memory_order_relaxed) == version;
+    if (there == nullptr || !is_whole) [[unlikely]]
+      break;
+    if (there == function && age == generation) [[likely]]
       return layout;
   }
   return learn_layout(driver, function, generation);

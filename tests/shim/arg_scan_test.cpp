@@ -2,6 +2,8 @@
 
 #include "shim/arg_scan.h"
 
+#include <malloc.h>
+
 #include <catch2/catch.hpp>
 #include <memory>
 
@@ -24,6 +26,10 @@ struct Answer {
 };
 Answer g_as_function;
 Answer g_as_kernel;
+
+std::size_t bytes_in_use() {
+  return ::mallinfo2().uordblks;
+}
 
 class Launch {
  public:
@@ -93,6 +99,39 @@ TEST_CASE("argument scan: a failure is not remembered") {
   CHECK(launch.named() == -1);
   g_as_function = {CUDA_SUCCESS, 2};
   CHECK(launch.named() == 1);
+}
+
+// Of a handle each of the two functions knows one kind only: what the other one says decides nothing.
+TEST_CASE("argument scan: a failure of one question is not the other's answer") {
+  for (const CUresult no_such : {CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE}) {
+    Launch kernel;
+    g_as_function = {no_such, 0};
+    g_as_kernel = {CUDA_ERROR_UNKNOWN, 0};
+    CHECK(kernel.named() == -1);
+    g_as_kernel = {CUDA_SUCCESS, 2};
+    CHECK(kernel.named() == 1);
+    Launch function;
+    g_as_function = {CUDA_ERROR_UNKNOWN, 0};
+    g_as_kernel = {no_such, 0};
+    CHECK(function.named() == -1);
+    g_as_function = {CUDA_SUCCESS, 2};
+    CHECK(function.named() == 1);
+  }
+}
+
+TEST_CASE("argument scan: layouts that are read again take no more room") {
+  Launch launch;
+  g_as_function = {CUDA_SUCCESS, 2};
+  g_as_kernel = {CUDA_ERROR_INVALID_HANDLE, 0};
+  CHECK(launch.named() == 1);
+  const std::size_t before = bytes_in_use();
+  int right = 0;
+  for (int i = 0; i < 10000; ++i) {
+    forget_layouts();
+    right += launch.named();
+  }
+  CHECK(right == 10000);
+  CHECK(bytes_in_use() < before + 16 * 1024);
 }
 
 TEST_CASE("argument scan: a handle that comes back for another function is read again") {
