@@ -71,6 +71,10 @@ void keep(const Answer& found) noexcept {
         there == nullptr || (there->hook == found.hook && there->caller.start == found.caller.start);
     if (is_free && g_answers[at].compare_exchange_strong(there, answer, std::memory_order_acq_rel)) return;
   }
+  // No place is left, and nobody has seen it.
+  give_own_memory(const_cast<char*>(answer->caller.name));
+  give_own_memory(const_cast<char*>(answer->target.name));
+  give_own_memory(answer);
 }
 
 /// The version in which a module asks for the functions of its CUDA runtime ("libcudart.so.13"); null: in
