@@ -6,6 +6,7 @@
 
 #include "allocator/support/host_memory.h"
 #include "allocator/support/message.h"
+#include "shim/ask.h"
 #include "shim/buffer_ids.h"
 #include "shim/make_way.h"
 #include "shim/observe.h"
@@ -57,31 +58,41 @@ CUresult is_refused_memory(runtime::Device& device) noexcept {
   return result == CUDA_ERROR_NOT_PERMITTED || result == CUDA_ERROR_NOT_SUPPORTED ? result : CUDA_SUCCESS;
 }
 
-void give_up(CUdevice ordinal, int code) noexcept {
-  report<Msg::TP1011>(ordinal, code, options().strict ? kRunsWithout : kOnlyWatched);
+void give_up(CUdevice ordinal, CUresult code) noexcept {
+  report<Msg::TP1011>(ordinal, static_cast<int>(code), options().strict ? kRunsWithout : kOnlyWatched);
   if (!options().strict) observe_memory(false);
 }
 
 const ManagedDevice* start(const runtime::DriverTable& driver, CUdevice ordinal, unsigned slot) noexcept {
-  const auto device = runtime::DriverDevice::create(driver, ordinal);
-  if (!device.ok()) {
-    give_up(ordinal, device.error().code());
+  runtime::DriverDevice* device = nullptr;
+  const CUresult found = ask_again([&] {
+    const auto made = runtime::DriverDevice::create(driver, ordinal);
+    if (made.ok()) device = *made;
+    return made.ok() ? CUDA_SUCCESS : static_cast<CUresult>(made.error().code());
+  });
+  if (found != CUDA_SUCCESS) {
+    give_up(ordinal, found);
     return nullptr;
   }
-  if (const CUresult refused = is_refused_memory(**device); refused != CUDA_SUCCESS) {
-    give_up(ordinal, static_cast<int>(refused));
+  if (const CUresult refused = is_refused_memory(*device); refused != CUDA_SUCCESS) {
+    give_up(ordinal, refused);
     return nullptr;
   }
-  (*device)->let_in(g_let_in[static_cast<std::size_t>(ordinal)].load(std::memory_order_acquire));
-  const auto runtime = runtime::Runtime::create(**device, options(), host_memory(), slot);
-  if (!runtime.ok()) {
-    give_up(ordinal, runtime.error().code());
+  device->let_in(g_let_in[static_cast<std::size_t>(ordinal)].load(std::memory_order_acquire));
+  runtime::Runtime* runtime = nullptr;
+  const CUresult started = ask_again([&] {
+    const auto made = runtime::Runtime::create(*device, options(), host_memory(), slot);
+    if (made.ok()) runtime = *made;
+    return made.ok() ? CUDA_SUCCESS : static_cast<CUresult>(made.error().code());
+  });
+  if (started != CUDA_SUCCESS) {
+    give_up(ordinal, started);
     return nullptr;
   }
-  if (runtime::captures_under_way.load() > 0) (*runtime)->capture_begins();
-  start_recording(**runtime, ordinal);
+  if (runtime::captures_under_way.load() > 0) runtime->capture_begins();
+  start_recording(*runtime, ordinal);
   warn_of_mps(ordinal);
-  return new (std::nothrow) ManagedDevice{*runtime, *device, (*device)->context(), ordinal, slot};
+  return new (std::nothrow) ManagedDevice{runtime, device, device->context(), ordinal, slot};
 }
 
 // With g_lock: threads that launch on one device only need not ask which.
@@ -144,9 +155,7 @@ const ManagedDevice* manage(CUcontext context) noexcept {
 const ManagedDevice* managed_here() noexcept {
   const runtime::DriverTable& driver = active_driver().runtime;
   CUcontext context = nullptr;
-  // Asked once more where it fails: memory that is not managed for a passing error would be outside for good.
-  CUresult asked = driver.cuCtxGetCurrent(&context);
-  if (asked != CUDA_SUCCESS) asked = driver.cuCtxGetCurrent(&context);
+  const CUresult asked = ask_again([&] { return driver.cuCtxGetCurrent(&context); });
   return asked == CUDA_SUCCESS && context != nullptr ? manage(context) : nullptr;
 }
 
@@ -211,8 +220,8 @@ CUresult release_primary(CUdevice device, CUresult (*release)(CUdevice)) noexcep
   if (driver.cuDevicePrimaryCtxRelease_v2(device) != CUDA_SUCCESS) return result;
   unsigned flags = 0;
   int active = 0;
-  CUresult asked = driver.cuDevicePrimaryCtxGetState(device, &flags, &active);
-  if (asked != CUDA_SUCCESS) asked = driver.cuDevicePrimaryCtxGetState(device, &flags, &active);
+  const CUresult asked =
+      ask_again([&] { return driver.cuDevicePrimaryCtxGetState(device, &flags, &active); });
   if (asked == CUDA_SUCCESS && active == 0) {
     managed->device->context_has_ended();
     remove(*managed);
@@ -220,8 +229,7 @@ CUresult release_primary(CUdevice device, CUresult (*release)(CUdevice)) noexcep
     return result;
   }
   CUcontext same = nullptr;
-  if (driver.cuDevicePrimaryCtxRetain(&same, device) != CUDA_SUCCESS)
-    (void)driver.cuDevicePrimaryCtxRetain(&same, device);
+  (void)ask_again([&] { return driver.cuDevicePrimaryCtxRetain(&same, device); });
   return result;
 }
 

@@ -1,31 +1,32 @@
 #include "shim/ownership.h"
 
+#include "shim/ask.h"
 namespace tidepool::shim {
 
 CUdevice current_device() noexcept {
   CUdevice device = -1;
-  return active_driver().runtime.cuCtxGetDevice(&device) == CUDA_SUCCESS ? device : -1;
+  const CUresult asked = ask_again([&] { return active_driver().runtime.cuCtxGetDevice(&device); });
+  return asked == CUDA_SUCCESS ? device : -1;
 }
 
 CUdevice device_of(CUcontext context) noexcept {
   const runtime::DriverTable& driver = active_driver().runtime;
   CUcontext current = nullptr;
-  if (driver.cuCtxGetCurrent(&current) != CUDA_SUCCESS) return -1;
+  if (ask_again([&] { return driver.cuCtxGetCurrent(&current); }) != CUDA_SUCCESS) return -1;
   const bool changes = current != context;
-  if (changes && driver.cuCtxSetCurrent(context) != CUDA_SUCCESS) return -1;
-  CUdevice device = -1;
-  CUresult asked = driver.cuCtxGetDevice(&device);
-  if (asked != CUDA_SUCCESS) asked = driver.cuCtxGetDevice(&device);
-  if (changes) (void)driver.cuCtxSetCurrent(current);
-  return asked == CUDA_SUCCESS ? device : -1;
+  if (changes && ask_again([&] { return driver.cuCtxSetCurrent(context); }) != CUDA_SUCCESS) return -1;
+  const CUdevice device = current_device();
+  if (changes) (void)ask_again([&] { return driver.cuCtxSetCurrent(current); });
+  return device;
 }
 
 CUdevice note_outside(CUdeviceptr at, std::size_t size, const char* library) noexcept {
   const runtime::DriverTable& driver = active_driver().runtime;
   OutsideMemory memory{at, Bytes(size), -1, nullptr, library};
-  if (driver.cuCtxGetCurrent(&memory.context) != CUDA_SUCCESS) memory.context = nullptr;
-  if (driver.cuCtxGetDevice(&memory.device) != CUDA_SUCCESS)
-    return -1;  // not possible where memory was just given
+  if (ask_again([&] { return driver.cuCtxGetCurrent(&memory.context); }) != CUDA_SUCCESS)
+    memory.context = nullptr;
+  memory.device = current_device();
+  if (memory.device < 0) return -1;  // not possible where memory was just given
   // A pool may be on another device.
   int device = -1;
   const auto ask = reinterpret_cast<decltype(&::cuPointerGetAttribute)>(
@@ -40,13 +41,11 @@ CUcontext primary_context(CUdevice device) noexcept {
   const runtime::DriverTable& driver = active_driver().runtime;
   unsigned flags = 0;
   int active = 0;
-  // Each is asked once more where it fails: what is allocated meanwhile would be taken for another context's.
-  CUresult asked = driver.cuDevicePrimaryCtxGetState(device, &flags, &active);
-  if (asked != CUDA_SUCCESS) asked = driver.cuDevicePrimaryCtxGetState(device, &flags, &active);
+  // What is allocated without an answer would be taken for another context's.
+  CUresult asked = ask_again([&] { return driver.cuDevicePrimaryCtxGetState(device, &flags, &active); });
   if (asked != CUDA_SUCCESS || active == 0) return nullptr;
   CUcontext primary = nullptr;
-  asked = driver.cuDevicePrimaryCtxRetain(&primary, device);
-  if (asked != CUDA_SUCCESS) asked = driver.cuDevicePrimaryCtxRetain(&primary, device);
+  asked = ask_again([&] { return driver.cuDevicePrimaryCtxRetain(&primary, device); });
   if (asked != CUDA_SUCCESS) return nullptr;
   (void)driver.cuDevicePrimaryCtxRelease_v2(device);
   return primary;

@@ -4,7 +4,9 @@
 #include <array>
 #include <atomic>
 #include <mutex>
+#include <optional>
 
+#include "shim/ask.h"
 #include "shim/real_driver.h"
 
 namespace tidepool::shim {
@@ -72,29 +74,32 @@ Pool* add(CUmemoryPool handle, CUdevice device) noexcept {
   return &pool;
 }
 
-// Whose default pool it is; -1: nobody's.
-CUdevice device_of_default(CUmemoryPool handle) noexcept {
+// Whose default pool it is; -1: nobody's. None: it cannot be told now.
+std::optional<CUdevice> device_of_default(CUmemoryPool handle) noexcept {
   const RealDriver& driver = active_driver();
   int count = 0;
   if (driver.cuDeviceGetDefaultMemPool == nullptr || driver.cuDeviceGetCount == nullptr) return -1;
-  if (driver.cuDeviceGetCount(&count) != CUDA_SUCCESS) return -1;
+  if (ask_again([&] { return driver.cuDeviceGetCount(&count); }) != CUDA_SUCCESS) return std::nullopt;
+  bool are_all_told = true;
   for (CUdevice device = 0; device < count; ++device) {
     CUmemoryPool usual = nullptr;
-    const CUresult asked = driver.cuDeviceGetDefaultMemPool(&usual, device);
+    const CUresult asked = ask_again([&] { return driver.cuDeviceGetDefaultMemPool(&usual, device); });
     if (asked == CUDA_SUCCESS && usual == handle) return device;
+    are_all_told = are_all_told && (asked == CUDA_SUCCESS || asked == CUDA_ERROR_NOT_SUPPORTED);
   }
-  return -1;
+  return are_all_told ? std::optional<CUdevice>(-1) : std::nullopt;
 }
 
-// Null when all places are taken.
+// Null when all places are taken, or while it cannot be told what the pool is.
 const Pool* known(CUmemoryPool handle) noexcept {
   if (handle == nullptr) return nullptr;
   if (const Pool* pool = find(handle)) return pool;
   // Either a device's default pool, which nobody makes, or one that we know nothing of.
-  const CUdevice device = device_of_default(handle);
+  const std::optional<CUdevice> device = device_of_default(handle);
+  if (!device) return nullptr;
   const std::lock_guard guard(g_lock);
   const Pool* const pool = find(handle);
-  return pool != nullptr ? pool : add(handle, device);
+  return pool != nullptr ? pool : add(handle, *device);
 }
 
 }  // namespace
@@ -116,8 +121,9 @@ PoolTag current_pool(CUdevice device) noexcept {
     return static_cast<PoolTag>(known);
   CUmemoryPool handle = nullptr;
   const auto ask = active_driver().cuDeviceGetMemPool;
-  if (ask == nullptr || ask(&handle, device) != CUDA_SUCCESS) return kNoPool;
+  if (ask == nullptr || ask_again([&] { return ask(&handle, device); }) != CUDA_SUCCESS) return kNoPool;
   const PoolTag tag = managed_pool(handle, device);
+  if (find(handle) == nullptr) return tag;  // asked again next time
   current.store(tag, std::memory_order_release);
   return tag;
 }

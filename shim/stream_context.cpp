@@ -9,6 +9,7 @@
 #include <new>
 #include <vector>
 
+#include "shim/ask.h"
 #include "shim/process.h"
 #include "shim/real_driver.h"
 
@@ -99,13 +100,14 @@ CUresult synchronize(CUcontext context) noexcept {
 const ManagedDevice* find_home(CUstream stream, CUcontext& context) noexcept {
   const runtime::DriverTable& driver = active_driver().runtime;
   if (is_special(stream)) {
-    const CUresult asked = driver.cuCtxGetCurrent(&context);
+    const CUresult asked = ask_again([&] { return driver.cuCtxGetCurrent(&context); });
     return device_in(asked, context);
   }
   if (const std::uintptr_t known = known_of(stream); known != 0)
     return managed_in_slot(static_cast<unsigned>(known >> kSlotShift));
-  // Fails for a stream of a green context, which is not followed either.
-  const CUresult asked = driver.cuStreamGetCtx(stream, &context);
+  // Fails for a stream of a green context, which is not followed either; what is named in one that is taken
+  // for such stays until it is freed.
+  const CUresult asked = ask_again([&] { return driver.cuStreamGetCtx(stream, &context); });
   const ManagedDevice* const device = device_in(asked, context);
   const auto handle = reinterpret_cast<std::uintptr_t>(stream);
   if (device != nullptr && handle >> kSlotShift == 0) {

@@ -20,8 +20,8 @@ import run_storm
 import storm_run
 
 ROOT = Path(__file__).resolve().parents[3]
-TABLES = (ROOT / "allocator/cuda/driver.def", ROOT / "shim/hooks.def")
-ROW = re.compile(r"^TP_(?:DRIVER|HOOK|HOOK_PTSZ|HOOK_PTDS)\((\w+)")
+TABLES = (ROOT / "allocator/cuda/driver.def", ROOT / "shim/hooks.def", ROOT / "shim/asked.def")
+ROW = re.compile(r"^TP_(?:DRIVER|HOOK|HOOK_PTSZ|HOOK_PTDS|ASKED)\((\w+)")
 TIMES = (1, 10, 100)
 # An error that passes, and one that programs do not expect.
 ERRORS = {"CUDA_ERROR_OUT_OF_MEMORY": "cudaErrorMemoryAllocation", "CUDA_ERROR_UNKNOWN": "cudaErrorUnknown"}
@@ -32,11 +32,10 @@ NO_KERNEL = "cudaErrorInvalidResourceHandle"
 IMMUNE = {"cuGetProcAddress", "cuGetProcAddress_v2"}
 # The program runs without Tidepool, or its memory is only watched: nothing holds the budget then.
 UNMANAGED = "TP1011"
-# Questions about device, context or stream: what cannot be answered is not managed, and does not count in the budget.
+# Questions that the program asks as well, when it makes its context; its own may fail.
 START = {
-    "cuCtxGetCurrent", "cuCtxGetDevice", "cuCtxSetCurrent", "cuDevicePrimaryCtxGetState",
+    "cuCtxGetCurrent", "cuCtxGetDevice", "cuCtxSetCurrent", "cuDeviceGetCount", "cuDevicePrimaryCtxGetState",
     "cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxRetain", "cuDeviceTotalMem_v2",
-    "cuMemGetAllocationGranularity", "cuStreamGetCtx",
 }
 LEAST_BUDGET = 16 << 20
 PROGRAM = {
@@ -112,7 +111,7 @@ class Single:
         plan = f"{name} nth={nth} return={error}\n"
         run = storm_run.run(self.build, self.program, budget=self.budget, faults=plan, options=self.options)
         only_ours = name not in self.plain.calls and name not in START
-        unmanaged = UNMANAGED in run.err or name in START
+        unmanaged = UNMANAGED in run.err and name in START
         errors = [ERRORS[error]] + [NO_KERNEL] * (name in LOADS)
         what = wrong(run, self.plain, self.budget, errors, only_ours, unmanaged)
         return told(plan, what if run.faults else "the call was not made", run)
