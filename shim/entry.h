@@ -1,6 +1,5 @@
 #pragma once
 
-#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -37,10 +36,6 @@ template <Hook H, auto Handler, class... A>
 struct Entry<H, Handler, CUresult (*)(A...)> {
   using Function = typename HookType<H>::Function;
 
-  // A launch only waits where memory has to move, and there the runtime sees to it (Runtime::call_blocking).
-  static constexpr bool kMayWait = !std::string_view(HookType<H>::kName).starts_with("cuLaunch");
-  struct Nothing {};
-
   [[gnu::noinline]] static CUresult call(A... args) noexcept {
     if (g_mode.load(std::memory_order_acquire) != Mode::kActive || t_depth != 0) [[unlikely]] {
       return call_outside(__builtin_return_address(0), args...);
@@ -49,7 +44,7 @@ struct Entry<H, Handler, CUresult (*)(A...)> {
     if (real == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
     note_default_streams(args...);
     const DepthGuard guard;
-    [[maybe_unused]] const std::conditional_t<kMayWait, NoCancel, Nothing> no_cancel;
+    const NoCancel no_cancel;
     // The exported symbol jumps here, so this is where the program's own call returns to.
     return Handler(Call<H>{real, __builtin_return_address(0)}, args...);
   }
