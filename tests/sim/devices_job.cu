@@ -1,10 +1,10 @@
 // One thread on two devices: blocks on each, kernels on both in turn, and every way from one to the other.
 // Prints a sum of all blocks.
 //
-//   devices_job <rounds> [reset|release|stray]
+//   devices_job <rounds> [reset|reset-first|release|stray]
 //
-// reset, release: the second device's context ends half-way and is made anew. stray: kernels reach the other
-// device's memory without having been let in.
+// reset, release: the second device's context, or the first one's, ends half-way and is made anew. stray:
+// kernels reach the other device's memory without having been let in.
 
 #include <cuda.h>
 #include <cuda_runtime.h>
@@ -192,7 +192,7 @@ void end_context(Side& side, const char* how) {
   std::size_t total = 0;
   OK(cudaSetDevice(side.device));
   OK(cudaMemGetInfo(&before, &total));
-  if (std::strcmp(how, "reset") == 0) {
+  if (std::strncmp(how, "reset", 5) == 0) {
     OK(cudaDeviceReset());
   } else {
     const auto release = driver<CUresult (*)(CUdevice)>("cuDevicePrimaryCtxRelease");
@@ -220,13 +220,14 @@ int main(int argc, char** argv) {
   const char* const ends = argc > 2 ? argv[2] : nullptr;
   Side a(0);
   Side b(1);
+  Side& ends_early = ends != nullptr && std::strcmp(ends, "reset-first") == 0 ? a : b;
   const bool strays = ends != nullptr && std::strcmp(ends, "stray") == 0;
   if (strays) {
     reach(a, b);
     OK(cudaStreamSynchronize(a.stream));
   }
   for (int round = 0; round < rounds; ++round) {
-    if (round == rounds / 2) end_context(b, ends);
+    if (round == rounds / 2) end_context(ends_early, ends);
     a.work(static_cast<Word>(round));
     b.work(static_cast<Word>(round) + 100);
     copy_between(a, b);

@@ -107,6 +107,7 @@ TEST_CASE("devices: one thread works on two, and every way from one to the other
 
 TEST_CASE("devices: a device that is reset begins anew, and the other keeps what it has") {
   expect_same({kJob, "4", "reset"}, {100, 60}, {1, 2});
+  expect_same({kJob, "4", "reset-first"}, {100, 60}, {1, 2});
 }
 
 TEST_CASE("devices: a context that the program gives up ends, with its memory") {
