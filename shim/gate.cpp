@@ -3,6 +3,8 @@
 #include <atomic>
 
 #include "allocator/support/message.h"
+#include "shim/ownership.h"
+#include "shim/real_driver.h"
 
 namespace tidepool::shim {
 
@@ -12,6 +14,21 @@ CUresult keep_blocks(runtime::Runtime& runtime, std::span<const runtime::BlockId
   static std::atomic<bool> said{false};
   if (!said.exchange(true)) report<Msg::TP1013>(runtime::WorkName::Text(what).c_str());
   return static_cast<CUresult>(runtime.keep(ids, what).code());
+}
+
+// Where devices cannot reach each other, or access cannot be had, the driver has the last word about the
+// copy.
+void let_stream_in(CUstream stream) noexcept {
+  const RealDriver& driver = active_driver();
+  CUcontext context = nullptr;
+  const bool is_current = stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+  const CUresult asked =
+      is_current ? driver.runtime.cuCtxGetCurrent(&context) : driver.runtime.cuStreamGetCtx(stream, &context);
+  const CUdevice user = asked == CUDA_SUCCESS && context != nullptr ? device_of(context) : -1;
+  if (user < 0) return;
+  for_each_managed([&](const ManagedDevice& device) {
+    if (device.ordinal != user && can_reach(user, device.ordinal)) (void)let_peer_in(device.ordinal, user);
+  });
 }
 
 void note_work(CUstream stream, bool per_thread) noexcept {

@@ -13,6 +13,16 @@ namespace tidepool::shim {
 /// Whether a call may wait for the device before it returns.
 enum class Waits : bool { kNo, kYes };
 
+/// How the device whose stream it is gets to memory of the other devices.
+enum class Reach : bool {
+  kProgram,  ///< as the program has seen to: it enabled peer access, or the call names contexts
+  kCopies,   ///< a copy gets to any memory of cuMemAlloc; Tidepool has to see to that
+};
+
+/// Lets the device in whose context the stream is reach memory of all managed devices, where it can. For
+/// streams that are not followed.
+void let_stream_in(CUstream stream) noexcept;
+
 /// Keeps the blocks on the device until they are freed (one message): work that cannot be followed uses them.
 CUresult keep_blocks(runtime::Runtime& runtime, std::span<const runtime::BlockId> ids,
                      runtime::WorkName what) noexcept;
@@ -29,12 +39,14 @@ void note_work(CUstream stream, bool per_thread) noexcept;
 template <class Enqueue>
 [[gnu::always_inline]] inline CUresult pass(runtime::Runtime& runtime, std::span<const runtime::BlockId> ids,
                                             CUstream stream, bool per_thread, Waits waits,
-                                            runtime::WorkName what, Enqueue&& enqueue) noexcept {
+                                            runtime::WorkName what, Enqueue&& enqueue,
+                                            Reach reach = Reach::kProgram) noexcept {
   if (is_capturing(stream, per_thread)) [[unlikely]] {
     const auto kept = static_cast<CUresult>(runtime.keep(ids, what).code());
     return kept == CUDA_SUCCESS ? enqueue() : kept;
   }
   if (!is_followed(stream)) [[unlikely]] {
+    if (reach == Reach::kCopies) let_stream_in(stream);
     const CUresult kept = keep_blocks(runtime, ids, what);
     return kept == CUDA_SUCCESS ? enqueue() : kept;
   }
@@ -59,15 +71,15 @@ template <class Enqueue>
 template <class Enqueue>
 [[gnu::always_inline]] inline CUresult pass(runtime::Runtime& runtime, const TouchSet& set, CUstream stream,
                                             bool per_thread, Waits waits, runtime::WorkName what,
-                                            Enqueue&& enqueue) noexcept {
+                                            Enqueue&& enqueue, Reach reach = Reach::kProgram) noexcept {
   if (set.empty()) [[unlikely]] {
     const CUresult result = enqueue();
     note_work(stream, per_thread);
     return result;
   }
   if (!set.complete()) [[unlikely]]
-    return pass(runtime, runtime.live_blocks(), stream, per_thread, waits, what, enqueue);
-  return pass(runtime, set.ids(), stream, per_thread, waits, what, enqueue);
+    return pass(runtime, runtime.live_blocks(), stream, per_thread, waits, what, enqueue, reach);
+  return pass(runtime, set.ids(), stream, per_thread, waits, what, enqueue, reach);
 }
 
 }  // namespace tidepool::shim

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "shim/real_driver.h"
+#include "shim/ownership.h"
 
 namespace tidepool::shim {
 namespace {
@@ -41,12 +41,9 @@ struct Passage {
 // Where devices cannot reach each other, or access cannot be had, the driver has the last word about the
 // copy.
 void let_home_in(std::span<const TouchedThere> touched, const ManagedDevice& home) noexcept {
-  const auto ask = active_driver().cuDeviceCanAccessPeer;
   for (const TouchedThere& there : touched) {
-    int can = 0;
-    if (there.device == &home || ask == nullptr) continue;
-    if (ask(&can, home.ordinal, there.device->ordinal) != CUDA_SUCCESS || can == 0) continue;
-    (void)let_peer_in(there.device->ordinal, home.ordinal);
+    if (there.device != &home && can_reach(home.ordinal, there.device->ordinal))
+      (void)let_peer_in(there.device->ordinal, home.ordinal);
   }
 }
 
@@ -98,6 +95,7 @@ CUresult pass(const TouchedDevices& touched, CUstream stream, bool per_thread, W
   }
   const ManagedDevice* const home = home_of(stream);
   if (home != nullptr && reach == Reach::kCopies) let_home_in(touched.all(), *home);
+  if (home == nullptr && reach == Reach::kCopies) let_stream_in(stream);
   if (is_capturing(stream, per_thread)) {
     for (const TouchedThere& there : touched.all()) {
       const auto kept = static_cast<CUresult>(there.device->runtime->keep(there.ids, what).code());

@@ -57,12 +57,6 @@ class TouchedDevices {
   std::vector<TouchedThere> all_;
 };
 
-/// How the device whose stream it is gets to memory of the other devices.
-enum class Reach : bool {
-  kProgram,  ///< as the program has seen to: it enabled peer access, or the call names contexts
-  kCopies,   ///< a copy gets to any memory of cuMemAlloc; Tidepool has to see to that
-};
-
 /// The other pass()es (gate.h), for memory of several devices. Hook-safe but for `touched`.
 CUresult pass(const TouchedDevices& touched, CUstream stream, bool per_thread, Waits waits,
               runtime::WorkName what, Reach reach, FunctionRef<CUresult()> enqueue) noexcept;

@@ -171,7 +171,8 @@ CUresult gate(const C& call, CUstream stream, Waits waits, Collect&& collect_all
   }
   TouchSet set(runtime->arena());
   collect_all(set);
-  const CUresult result = pass(*runtime, set, stream, call.kPerThread, waits, call.kName, forward);
+  const CUresult result =
+      pass(*runtime, set, stream, call.kPerThread, waits, call.kName, forward, reach_of(call.kName));
   if (recording() && result == CUDA_SUCCESS) [[unlikely]]
     record(Touched(set));
   return result;

@@ -37,6 +37,12 @@ CUdevice note_outside(CUdeviceptr at, std::size_t size, const char* library) noe
   return memory.device;
 }
 
+bool can_reach(CUdevice user, CUdevice owner) noexcept {
+  const auto ask = active_driver().cuDeviceCanAccessPeer;
+  int can = 0;
+  return ask != nullptr && ask(&can, user, owner) == CUDA_SUCCESS && can != 0;
+}
+
 CUcontext primary_context(CUdevice device) noexcept {
   const runtime::DriverTable& driver = active_driver().runtime;
   unsigned flags = 0;

@@ -31,6 +31,9 @@ CUdevice current_device() noexcept;
 /// The device of a context, which need not be the current one; -1 where the driver does not say.
 CUdevice device_of(CUcontext context) noexcept;
 
+/// Can kernels and copies of the first device get to memory of the second?
+bool can_reach(CUdevice user, CUdevice owner) noexcept;
+
 /// Counts memory that the driver gave in the current context. Returns the device that it is on.
 CUdevice note_outside(CUdeviceptr at, std::size_t size, const char* library) noexcept;
 

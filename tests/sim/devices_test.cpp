@@ -36,12 +36,15 @@ struct Run {
 };
 
 Run on_two_devices(const std::vector<std::string>& program, int seed,
-                   const std::vector<std::string>& tidepool = {}) {
+                   const std::vector<std::string>& tidepool = {},
+                   const std::vector<std::string>& device = {}) {
   const ScratchFolder folder;
   const std::string report = folder / "report.json";
   std::vector<std::string> words = {
       built("bin/simgpu"),  "--device", "h100", "--device", "h100", "--memory", "1GiB", "--seed",
-      std::to_string(seed), "--report", report, "--"};
+      std::to_string(seed), "--report", report};
+  words.insert(words.end(), device.begin(), device.end());
+  words.emplace_back("--");
   if (!tidepool.empty()) {
     words.insert(words.end(), {built("bin/tidepool"), "run", "--check", "full"});
     words.insert(words.end(), tidepool.begin(), tidepool.end());
@@ -151,6 +154,22 @@ TEST_CASE("devices: one that is full is told so, and the other goes on") {
 
 TEST_CASE("devices: children that are forked meanwhile change nothing") {
   expect_checked("fork", {"--device-budget", "16MiB"});
+}
+
+TEST_CASE("devices: streams of one that has no managed memory get to that of the other") {
+  expect_checked("guest", {"--device-budget", "24MiB"});
+}
+
+// Its memory is the driver's own then, and copies to the first one's come from streams that are not followed.
+TEST_CASE("devices: one that cannot be managed works beside one that is") {
+  const Run plain = on_two_devices({kJob, "2"}, 1);
+  const ScratchFolder folder;
+  write_file(folder / "plan", "cuMemAddressReserve after=1 count=100 return=CUDA_ERROR_OUT_OF_MEMORY\n");
+  const Run got = on_two_devices({kJob, "2"}, 1, {"--device-budget", "64MiB"}, {"--faults", folder / "plan"});
+  INFO(got.outcome.err);
+  CHECK(got.outcome.code() == 0);
+  CHECK(got.outcome.out == plain.outcome.out);
+  CHECK(got.outcome.err.find("TP1011 device 1 cannot be managed") != std::string::npos);
 }
 
 TEST_CASE("devices: memory that is only watched is counted on both, and its trace tells them apart") {

@@ -1,7 +1,7 @@
 // Threads that go from device to device, and devices whose memory ends at different times. Each mode checks
 // what it reads, and prints only what does not depend on which thread came first.
 //
-//   switching_job threads|second|fill|fork
+//   switching_job threads|second|fill|fork|guest
 
 #include <cuda_runtime.h>
 #include <sys/wait.h>
@@ -178,6 +178,28 @@ int fill_second() {
   return 0;
 }
 
+// The second device has no memory of ours; its streams bring and fetch what the first one has.
+int be_guest() {
+  Block block;
+  block.make(0, 1);
+  std::vector<Word> host(kWords, 77);
+  OK(cudaSetDevice(1));
+  cudaStream_t stream = nullptr;
+  OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  OK(cudaMemcpyAsync(block.at, host.data(), kBytes, cudaMemcpyHostToDevice, stream));
+  OK(cudaStreamSynchronize(stream));
+  block.value = 77;
+  block.check();
+  block.change(1);
+  block.check();
+  OK(cudaMemcpyAsync(host.data(), block.at, kBytes, cudaMemcpyDeviceToHost, stream));
+  OK(cudaStreamSynchronize(stream));
+  EXPECT(host[16] == 78 && host[1] == 77);
+  OK(cudaStreamDestroy(stream));
+  block.release();
+  return 0;
+}
+
 // A child that leaves CUDA alone, and one that asks for memory, which the driver has none of for it.
 int fork_between() {
   std::array<Block, 12> blocks;
@@ -209,6 +231,7 @@ int main(int argc, char** argv) {
                  : std::strcmp(mode, "second") == 0 ? use_second_only
                  : std::strcmp(mode, "fill") == 0   ? fill_second
                  : std::strcmp(mode, "fork") == 0   ? fork_between
+                 : std::strcmp(mode, "guest") == 0  ? be_guest
                                                     : nullptr;
   EXPECT(run != nullptr);
   const int code = run();
