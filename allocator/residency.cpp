@@ -140,15 +140,19 @@ Status Residency::bring_all(std::span<const BlockId> set, WorkName what) noexcep
   Bytes whole;
   Bytes absent;
   Bytes staying;  // of the set; what else stays is in the set's way
-  for (const BlockId id : wanted_) {
-    const Block& block = arena_.block(id);
-    const BlockState state = block.load().state();
-    if (state == BlockState::kFreed) continue;
-    whole += block.span;
-    if (block.kept.load(std::memory_order_relaxed)) staying += block.span;
-    if (state == BlockState::kReserved || state == BlockState::kOut) absent += block.span - block.backed();
+  Bytes in_the_way;
+  {
+    const std::lock_guard guard(kept_lock_);
+    for (const BlockId id : wanted_) {
+      const Block& block = arena_.block(id);
+      const BlockState state = block.load().state();
+      if (state == BlockState::kFreed) continue;
+      whole += block.span;
+      if (block.kept.load(std::memory_order_relaxed)) staying += block.span;
+      if (state == BlockState::kReserved || state == BlockState::kOut) absent += block.span - block.backed();
+    }
+    in_the_way = kept() - staying;
   }
-  const Bytes in_the_way = kept() - staying;
   if (!fits(whole + in_the_way)) {
     report<Msg::TP2001>(WorkName::Text(what).c_str(), BytesText(whole).c_str(),
                         BytesText(pool_.limit()).c_str(), BytesText(in_the_way).c_str(),
@@ -319,28 +323,6 @@ bool Residency::wait_for_incoming() noexcept {
   return true;
 }
 
-Status Residency::keep(std::span<const BlockId> set, WorkName what) noexcept {
-  if (const Status status = make_resident(set, nullptr, what); !status.ok()) return status;
-  for (const BlockId id : set) {
-    Block& block = arena_.block(id);
-    if (block.load().state() == BlockState::kFreed || block.kept.exchange(true)) {
-      block.pins.fetch_sub(1, std::memory_order_release);
-      continue;
-    }
-    kept_bytes_.fetch_add(block.span.count(), std::memory_order_relaxed);
-    uncount(block);
-    // Freed in between: then the free saw no kept block, or takes it back as well; one of the two does.
-    if (block.load().state() == BlockState::kFreed) release_kept(block);
-  }
-  return kOk;
-}
-
-void Residency::release_kept(Block& block) noexcept {
-  if (!block.kept.exchange(false)) return;
-  block.pins.fetch_sub(1, std::memory_order_release);
-  kept_bytes_.fetch_sub(block.span.count(), std::memory_order_relaxed);
-}
-
 Status Residency::count_refusal() noexcept {
   StatsPage& stats = StatsPage::instance();
   stats.add(Metric::out_of_memory_total, 1);
@@ -360,19 +342,6 @@ Status Residency::refuse(Bytes asked) noexcept {
                         BytesText(host_.budget()).c_str());
   }
   return count_refusal();
-}
-
-Status Residency::refuse_to_keep(Bytes asked) noexcept {
-  report<Msg::TP2004>(BytesText(asked).c_str(), BytesText(kept()).c_str(), BytesText(pool_.limit()).c_str());
-  return count_refusal();
-}
-
-Bytes Residency::least() const noexcept {
-  return kept() + std::max(largest(), Bytes(largest_set_.load(std::memory_order_relaxed)));
-}
-
-bool Residency::may_keep(Bytes span) noexcept {
-  return fits(least() + span);
 }
 
 bool Residency::fits(Bytes needed) noexcept {

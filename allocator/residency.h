@@ -118,8 +118,25 @@ class Residency {
   /// that was reached. Other owners of the slow path see nothing of it: the limit stays what it is.
   bool shrink_to(Bytes most) noexcept;
 
+  /// Room for a keep() that follows: counted from here on, so that of two threads which find room for one
+  /// block more, one has it. What keep() has not taken goes back at the end.
+  class Promise {
+   public:
+    /// Holds if may_keep() so much.
+    Promise(Residency& residency, Bytes span) noexcept;
+    ~Promise();
+    Promise(const Promise&) = delete;
+    Promise& operator=(const Promise&) = delete;
+    [[nodiscard]] bool holds() const noexcept { return left_ != Bytes(); }
+
+   private:
+    friend class Residency;
+    Residency& residency_;
+    Bytes left_;
+  };
+
   /// make_resident(), and the blocks stay on the device until they are freed.
-  Status keep(std::span<const BlockId> set, WorkName what) noexcept;
+  Status keep(std::span<const BlockId> set, WorkName what, Promise* promise = nullptr) noexcept;
   /// Bytes of kept blocks.
   [[nodiscard]] Bytes kept() const noexcept { return Bytes(kept_bytes_.load(std::memory_order_relaxed)); }
   /// Says why an allocation of so much is refused, and counts it: kOutOfMemory. Each that is refused goes
@@ -255,6 +272,7 @@ class Residency {
   Status free_by(BlockId id, Order&& order) noexcept;
   bool move_to_freed(Block& block, StateWord word, Use last) noexcept;
   void uncount(Block& block) noexcept;
+  bool count_kept(Block& block, Promise* promise) noexcept;
   void release_kept(Block& block) noexcept;
 
   // Taking addresses away; parking.cpp
@@ -316,7 +334,11 @@ class Residency {
   Turnstile turnstile_;
   std::atomic<bool> frozen_{false};
   std::atomic<std::uint32_t> freezing_{0};  // threads that freeze, or have
-  std::atomic<std::uint64_t> kept_bytes_{0};
+  /// What is kept and what is counted as kept change together.
+  mutable std::mutex kept_lock_;
+  std::mutex promise_lock_;                    // whoever looks for room; taken before kept_lock_
+  std::atomic<std::uint64_t> kept_bytes_{0};   // changed with kept_lock_
+  Bytes promised_;                             // kept_lock_
   std::atomic<std::uint64_t> largest_set_{0};  // bytes of blocks that move, of one launch; by the owner
   bool (*grow_)(void* self, Bytes limit) = nullptr;
   void* grow_self_ = nullptr;

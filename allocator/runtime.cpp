@@ -205,8 +205,10 @@ DeviceResult<DevicePtr> Runtime::allocate_block(Bytes size, Stream* stream, std:
 
 Status Runtime::keep_new(BlockId id, Bytes size) noexcept {
   const Bytes span = arena_->block(id).span;
-  const bool has_room = residency_.freezing() || residency_.may_keep(span);
-  const Status status = has_room ? residency_.keep({&id, 1}, "allocation") : residency_.refuse_to_keep(size);
+  Residency::Promise room(residency_, span);
+  const bool has_room = residency_.freezing() || room.holds();
+  const Status status =
+      has_room ? residency_.keep({&id, 1}, "allocation", &room) : residency_.refuse_to_keep(size);
   if (status.ok()) return kOk;
   (void)residency_.free(id, Use());
   unreserve(span);

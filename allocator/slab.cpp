@@ -132,7 +132,8 @@ DeviceResult<DevicePtr> SlabHeap::allocate(Bytes size, std::uint16_t stream, std
     const std::lock_guard growing(domain.growth);
     at = take_here(domain, wanted);  // another thread may have added a slab meanwhile
     if (at.ok()) return at;
-    if (residency_.may_keep(Arena::kChunk)) return take_new(domain, wanted);
+    Residency::Promise room(residency_, Arena::kChunk);
+    if (room.holds()) return take_new(domain, wanted, room);
   }
   // Nothing more may stay on the device; what others keep for themselves may have room.
   at = take_of_others(&domain, wanted);
@@ -159,7 +160,7 @@ DeviceResult<DevicePtr> SlabHeap::take_of_others(const Domain* mine, Wanted want
   return found;
 }
 
-DeviceResult<DevicePtr> SlabHeap::take_new(Domain& domain, Wanted wanted) noexcept {
+DeviceResult<DevicePtr> SlabHeap::take_new(Domain& domain, Wanted wanted, Residency::Promise& room) noexcept {
   Slab* const slab = unused_slab(domain);
   if (slab == nullptr) return Err{residency_.refuse(Arena::kChunk)};
   Status status = kOk;
@@ -171,7 +172,7 @@ DeviceResult<DevicePtr> SlabHeap::take_new(Domain& domain, Wanted wanted) noexce
     status = residency_.refuse(Arena::kChunk);
   } else {
     pending = Use::from_raw(arena_.block(*id).uses[0].load(std::memory_order_acquire));
-    status = residency_.keep({&*id, 1}, "small allocations");
+    status = residency_.keep({&*id, 1}, "small allocations", &room);
     if (!status.ok()) (void)residency_.free(*id, pending);
   }
   if (!status.ok()) {

@@ -100,8 +100,8 @@ class SlabHeap {
   void drop_if_spare(Domain& domain, Slab& slab) noexcept;
   /// take_any(), also once frees have been seen to. Takes the domain's lock.
   DeviceResult<DevicePtr> take_here(Domain& domain, Wanted wanted) noexcept;
-  /// A place in a new slab; with `growth` held and not the domain's lock.
-  DeviceResult<DevicePtr> take_new(Domain& domain, Wanted wanted) noexcept;
+  /// A place in a new slab; with `growth` held and not the domain's lock. `room` holds.
+  DeviceResult<DevicePtr> take_new(Domain& domain, Wanted wanted, Residency::Promise& room) noexcept;
   template <class Visit>
   void for_each_domain(Visit&& visit) noexcept;
 

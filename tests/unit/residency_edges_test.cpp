@@ -43,6 +43,12 @@ class Interrupted final : public fakes::ForwardingDevice {
   Status query(EventHandle event) noexcept override {
     return is_late && is_late() ? kNotReady : ForwardingDevice::query(event);
   }
+  std::function<void()> at_create;
+
+  DeviceResult<PhysicalHandle> create(Bytes size) noexcept override {
+    if (auto happening = std::exchange(at_create, {})) happening();
+    return ForwardingDevice::create(size);
+  }
   Status copy_to_host(void* host, DevicePtr at, Bytes size, StreamHandle stream) noexcept override {
     if (auto happening = std::exchange(at_copy_out, {})) happening();
     return ForwardingDevice::copy_to_host(host, at, size, stream);
@@ -362,6 +368,33 @@ TEST_CASE("edges: a block freed while its copy in is enqueued stays freed") {
   fake.run_all();
   CHECK(runtime->free(a) == kInvalidValue);
   CHECK(runtime->describe(a).size == Bytes());
+  const char* broken = runtime->check();
+  INFO((broken != nullptr ? broken : ""));
+  CHECK(broken == nullptr);
+}
+
+TEST_CASE("edges: room for one more slab is given to one thread") {
+  fakes::FakeDevice fake({MiB(256), MiB(2), 1});
+  Interrupted device(fake);
+  const std::unique_ptr<Runtime> runtime = runtime_on(device);
+  const StreamHandle stream = fake.create_program_stream(false);
+  const StreamHandle other_stream = fake.create_program_stream(false);
+  // The largest block leaves room for one slab in a budget of 16 MiB; the other thread shares it or gets
+  // nothing.
+  const DevicePtr large = *runtime->allocate(MiB(14));
+  std::thread other;
+  // The first has found room, and is about to take it.
+  device.at_create = [&] {
+    other = std::thread([&] { (void)runtime->allocate_in(MiB(1), other_stream); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  };
+  CHECK(runtime->allocate_in(MiB(1), stream).ok());
+  REQUIRE(other.joinable());
+  other.join();
+  const BlockId set[] = {runtime->find(large.address())};
+  CHECK(runtime->launch(set, stream, "kernel",
+                        [&] { return fake.submit(stream, "kernel", [](auto&) {}).code(); }) == 0);
+  fake.run_all();
   const char* broken = runtime->check();
   INFO((broken != nullptr ? broken : ""));
   CHECK(broken == nullptr);
