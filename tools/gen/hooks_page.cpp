@@ -1,3 +1,4 @@
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -26,6 +27,33 @@ constexpr HookRow kHooks[] = {
 #undef TP_HOOK_PTDS
 };
 
+/// Functions of libraries above the driver.
+constexpr std::string_view kRuntime[] = {
+#define TP_RUNTIME(name, ...) #name,
+#define TP_RUNTIME_PTSZ(name, ...) #name, #name "_ptsz",
+#define TP_NCCL(name, ...)
+#include "shim/runtime_hooks.def"
+#undef TP_RUNTIME
+#undef TP_RUNTIME_PTSZ
+#undef TP_NCCL
+};
+constexpr std::string_view kNccl[] = {
+#define TP_RUNTIME(name, ...)
+#define TP_RUNTIME_PTSZ(name, ...)
+#define TP_NCCL(name, ...) #name,
+#include "shim/runtime_hooks.def"
+#undef TP_RUNTIME
+#undef TP_RUNTIME_PTSZ
+#undef TP_NCCL
+};
+
+template <std::size_t N>
+std::string list(const std::string_view (&names)[N]) {
+  std::string text;
+  for (const std::string_view name : names) text += "- `" + std::string(name) + "`\n";
+  return text;
+}
+
 /// What a policy means to a program, in the order of the page.
 constexpr std::pair<std::string_view, std::string_view> kPolicies[] = {
     {"kManage", "answered by Tidepool for memory that it manages"},
@@ -41,7 +69,9 @@ constexpr std::pair<std::string_view, std::string_view> kPolicies[] = {
 Page hooks_page() {
   std::string text =
       "# Driver calls that Tidepool intercepts\n\n"
-      "<!-- Written by tidepool-gen from shim/hooks.def; change that and run it again. -->\n\n"
+      "<!-- Written by tidepool-gen from shim/hooks.def and shim/runtime_hooks.def; change those and run it "
+      "again. "
+      "-->\n\n"
       "A program reaches these by ELF symbol, by `dlsym` or by `cuGetProcAddress`; each way leads to "
       "Tidepool. Every other "
       "driver\ncall goes to the driver unseen. A suffix such as `_ptsz` is the variant whose null stream is "
@@ -64,6 +94,14 @@ Page hooks_page() {
                stderr);
     std::exit(1);
   }
+  text +=
+      "\n## Of the CUDA runtime: go on to the caller's own runtime; Tidepool notes for whom it then asks the "
+      "driver\n\n"
+      "Only calls by ELF symbol lead here. Memory that a CUDA library asks for stays the driver's\n"
+      "([why](../explanation/decisions/0009-whose-memory-by-the-module-that-asks.md)).\n\n" +
+      list(kRuntime) +
+      "\n## Of NCCL: go on to NCCL; the memory that they name stays on the device until it is freed\n\n" +
+      list(kNccl);
   return {"docs/reference/hooks.md", text};
 }
 
