@@ -326,4 +326,35 @@ TEST_CASE("run folder: one that cannot be used stops the run") {
 }
 
 }  // namespace
+TEST_CASE("summary: numbers of another version are not taken for a library that was not there") {
+  ScratchFolder tmp;
+  // The program makes its own page one of version 99.
+  const std::string script = "printf 'tdpoolst\\143' 1<>$TIDEPOOL_RUN_DIR/stats.$$";
+  const Outcome got = run(job(tmp, {"sh", "-c", script}));
+  CHECK(got.code() == 0);
+  INFO(got.err);
+  CHECK(matches(
+      got.err,
+      "tidepool: warning: the program ended (exit 0), but its numbers cannot be read: stats.# is of another "
+      "version of Tidepool (99 with # numbers, this command knows # with #). Use tidepool and libtidepool.so "
+      "of one build.\n"));
+}
+
+TEST_CASE("summary: memory that is only watched is not said to be managed, and a budget for it is named") {
+  ScratchFolder tmp;
+  const Outcome got = run(job(tmp, {"--mode", "observe", "true"}));
+  CHECK(matches(got.err,
+                "tidepool: done in @ (exit 0). Needed * (peak 47.9 MiB). It was only watched (--mode "
+                "observe): nothing was managed.\n"));
+  const Outcome limited = run(job(tmp, {"--mode", "observe", "--device-budget", "40MiB", "true"}));
+  CHECK(limited.err.find("tidepool: warning: a device budget has no effect with --mode observe, which only "
+                         "watches. Leave out one of the two.\n") == 0);
+  const Outcome quiet = run(job(tmp, {"--mode", "observe", "--device-budget", "40MiB", "--quiet", "true"}));
+  CHECK(quiet.err.empty());
+  // The variable of a shell that always sets it.
+  Job variable = job(tmp, {"--mode", "observe", "true"});
+  variable.variables.push_back({"TIDEPOOL_DEVICE_BUDGET", "40MiB"});
+  CHECK(run(variable).err.find("has no effect") != std::string::npos);
+}
+
 }  // namespace tidepool::test

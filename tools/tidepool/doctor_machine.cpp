@@ -50,6 +50,12 @@ void variables(std::vector<Finding>& findings, Options& options) {
   if (is_off(options))
     findings.push_back({Verdict::kWarn, "Tidepool is switched off",
                         "tidepool env tells by what: TIDEPOOL_DISABLE or TIDEPOOL_MODE"});
+  if (options.mode == RunMode::kObserve && !is_off(options)) {
+    findings.push_back({Verdict::kWarn, "memory is only watched, nothing is managed (TIDEPOOL_MODE=observe)",
+                        problem_of_watching(options).empty()
+                            ? "unset TIDEPOOL_MODE to have it managed"
+                            : "unset TIDEPOOL_MODE, or the device budget, which has no effect with it"});
+  }
 }
 
 /// Of the folder that a run would have: made, and taken back.

@@ -196,7 +196,9 @@ int report_command(std::span<char*> words) {
     say("report: %s is no folder", folder.c_str());
     return kExitRefused;
   }
-  std::vector<ProcessStats> processes = read_stats_pages(folder);
+  std::string other_version;
+  std::vector<ProcessStats> processes = read_stats_pages(folder, "", &other_version);
+  if (!other_version.empty()) say("warning: %s", other_version.c_str());
   const std::size_t all = processes.size();
   std::erase_if(processes, [](const ProcessStats& p) { return !p.used_cuda(); });
   if (got.has("--json")) return print_json(folder, processes), 0;

@@ -25,15 +25,24 @@ namespace tidepool::tools {
 namespace {
 
 void say_summary(const RunFolder& folder, const std::string& run_id, const Ending& ending, Nanos took,
-                 bool verbose) {
-  const std::vector<ProcessStats> processes = read_stats_pages(folder.path(), run_id);
+                 bool verbose, bool is_watched) {
+  std::string other_version;
+  const std::vector<ProcessStats> processes = read_stats_pages(folder.path(), run_id, &other_version);
+  if (!other_version.empty()) {
+    say("warning: the program ended (%s), but its numbers cannot be read: %s. Use tidepool and "
+        "libtidepool.so of "
+        "one build.",
+        ended_how(ending).c_str(), other_version.c_str());
+    if (processes.empty()) return;
+  }
   if (processes.empty()) {
     say("warning: the program ended (%s), but no process of this run had libtidepool.so loaded, so nothing "
         "was managed. Does the program clear LD_PRELOAD or its environment?",
         ended_how(ending).c_str());
     return;
   }
-  for (const std::string& line : summary_lines(processes, ending, took, verbose)) say("%s", line.c_str());
+  for (const std::string& line : summary_lines(processes, ending, took, verbose, is_watched))
+    say("%s", line.c_str());
 }
 
 /// Makes the folder of the run and tells the program of it; empty where that cannot be, and `problem` says
@@ -72,6 +81,9 @@ int run_command(std::span<char*> words) {
   if (plan.arguments.flags.has("--dry-run")) return std::fputs(dry_run_text(plan).c_str(), stdout), 0;
   const bool verbose = plan.arguments.flags.has("--verbose");
   const bool quiet = plan.options->quiet;
+  const bool is_watched = plan.options->mode == RunMode::kObserve;
+  if (const std::string problem = problem_of_watching(*plan.options); !quiet && !problem.empty())
+    say("warning: %s", problem.c_str());
 
   std::optional<RunFolder> folder;
   std::string run_id;
@@ -111,7 +123,8 @@ int run_command(std::span<char*> words) {
   }
   if (log) log->finish(ending.pid, ending, took);
   if (log && !log->problem().empty()) say("warning: the log is not complete: %s", log->problem().c_str());
-  if (folder && !quiet) say_summary(*folder, run_id, ending, took, verbose || names_a_budget(plan));
+  if (folder && !quiet)
+    say_summary(*folder, run_id, ending, took, verbose || names_a_budget(plan), is_watched);
   if (!folder && !quiet && verbose) {
     say("done (%s). Tidepool is switched off (--mode off or --disable, or their variables): nothing was "
         "managed.",

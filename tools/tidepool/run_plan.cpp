@@ -99,6 +99,11 @@ std::optional<std::string> apply_config(std::string_view named) {
   return std::nullopt;
 }
 
+std::string problem_of_watching(const Options& options) {
+  if (options.mode != RunMode::kObserve || getenv("TIDEPOOL_DEVICE_BUDGET") == nullptr) return "";
+  return "a device budget has no effect with --mode observe, which only watches. Leave out one of the two.";
+}
+
 std::optional<int> prepare_run(std::span<char*> words, RunPlan& plan) {
   std::string error;
   plan.arguments = parse_run_arguments(words, &error);

@@ -28,6 +28,10 @@ std::optional<int> prepare_run(std::span<char*> words, RunPlan& plan);
 /// What --dry-run prints: the variables that are set and the command, to be given to a shell.
 std::string dry_run_text(const RunPlan& plan);
 
+/// What was asked for that does not go with memory that is only watched; empty: nothing. Looks at the
+/// environment.
+std::string problem_of_watching(const Options& options);
+
 /// Sets the variables of the configuration file that neither a variable nor a flag has set.
 std::optional<std::string> apply_config(std::string_view named);
 

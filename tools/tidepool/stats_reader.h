@@ -26,7 +26,8 @@ struct ProcessStats {
 
 /// Reads every stats page in `folder`, in order of their start; of one run only, if `run_id` names one: a
 /// folder may be shared with other runs, before, beside and inside it. Files that are not complete pages of
-/// this version are left out.
-std::vector<ProcessStats> read_stats_pages(const std::string& folder, const std::string& run_id = "");
+/// this version are left out; of pages of other versions `other_version` names one, where it is not null.
+std::vector<ProcessStats> read_stats_pages(const std::string& folder, const std::string& run_id = "",
+                                           std::string* other_version = nullptr);
 
 }  // namespace tidepool::tools

@@ -17,6 +17,8 @@ std::string swapped(std::uint64_t out, std::uint64_t in, std::uint64_t clean) {
          (clean > 0 ? "; " + shown(clean) + " left that the host still had." : ".");
 }
 
+constexpr const char* kWatched = "It was only watched (--mode observe): nothing was managed.";
+
 std::string times(std::uint64_t n) {
   return n == 1 ? "once" : std::to_string(n) + " times";
 }
@@ -28,7 +30,7 @@ std::string warned(std::uint64_t warnings) {
 
 }  // namespace
 
-std::string needed(const ProcessStats& p) {
+std::string needed(const ProcessStats& p, bool is_watched) {
   const std::uint64_t held = p.get(Metric::allocated_bytes_peak);
   const std::uint64_t capacity = p.get(Metric::device_capacity_bytes);
   const std::uint64_t most = p.get(Metric::device_capacity_bytes_peak);
@@ -45,6 +47,7 @@ std::string needed(const ProcessStats& p) {
     if (wanted > held) text += ", with " + shown(wanted) + " wanted";
     text += ". ";
   }
+  if (is_watched) return text + kWatched;
   return text + swapped(p.get(Metric::swap_out_bytes_total), p.get(Metric::swap_in_bytes_total),
                         p.get(Metric::clean_bytes_total));
 }
@@ -57,7 +60,7 @@ std::string ended_how(const Ending& ending) {
 }
 
 std::vector<std::string> summary_lines(const std::vector<ProcessStats>& processes, const Ending& ending,
-                                       Nanos took, bool verbose) {
+                                       Nanos took, bool verbose, bool is_watched) {
   std::vector<const ProcessStats*> users;
   std::uint64_t out = 0;
   std::uint64_t in = 0;
@@ -81,15 +84,15 @@ std::vector<std::string> summary_lines(const std::vector<ProcessStats>& processe
                                               "no driver (libcuda.so.1), or something cleared LD_PRELOAD."}
                    : std::vector<std::string>{};
   }
-  if (users.size() == 1) return {done + "N" + needed(*users[0]) + warned(warnings)};
+  if (users.size() == 1) return {done + "N" + needed(*users[0], is_watched) + warned(warnings)};
   std::vector<std::string> lines;
   lines.reserve(users.size() + 1);
   for (const ProcessStats* const p : users) {
-    lines.push_back("process " + std::to_string(p->pid) + " (" + p->program + ") n" + needed(*p) +
+    lines.push_back("process " + std::to_string(p->pid) + " (" + p->program + ") n" + needed(*p, is_watched) +
                     warned(p->get(Metric::warnings_total)));
   }
-  lines.push_back(done + std::to_string(users.size()) + " processes used CUDA. " + swapped(out, in, clean) +
-                  warned(warnings));
+  lines.push_back(done + std::to_string(users.size()) + " processes used CUDA. " +
+                  (is_watched ? std::string(kWatched) : swapped(out, in, clean)) + warned(warnings));
   return lines;
 }
 
