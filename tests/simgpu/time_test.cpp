@@ -14,6 +14,7 @@
 
 #include "simgpu/kernel.h"
 #include "tests/simgpu/device_process.h"
+#include "tests/simgpu/device_tools.h"
 
 namespace {
 
@@ -44,11 +45,6 @@ void compute(CUstream stream, double flops) {
   OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, nullptr));
 }
 
-CUstream new_stream() {
-  CUstream stream = nullptr;
-  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-  return stream;
-}
 CUevent new_event() {
   CUevent event = nullptr;
   OK(cuEventCreate(&event, 0));
@@ -196,6 +192,37 @@ TEST_CASE("time: the host pays for its calls and waits for what it waits for") {
   CHECK(queued < base + 1'000'000);
   CHECK(waited > queued + 9'000'000);
   CHECK(waited < queued + 11'000'000);
+}
+
+TEST_CASE("time: access and unmapping cost what each mapping under the call costs, and the call") {
+  const simgpu::DeviceConfig config;
+  constexpr std::size_t kMappings = 8;
+  enum class Calls : bool { kOne, kMany };
+  const auto with = [](std::size_t handles, Calls access, Calls unmap) {
+    return time_of({}, [=] {
+      const CUdeviceptr base = reserve(kMappings * kFrame);
+      const std::size_t size = kMappings / handles * kFrame;
+      for (std::size_t i = 0; i < handles; ++i) OK(cuMemMap(base + i * size, size, 0, create(size), 0));
+      const auto call = [&](Calls calls, auto&& range) {
+        if (calls == Calls::kOne) return range(base, kMappings * kFrame);
+        for (std::size_t i = 0; i < handles; ++i) range(base + i * size, size);
+      };
+      call(access, [](CUdeviceptr at, std::size_t bytes) {
+        OK(set_access(at, bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+      });
+      call(unmap, [](CUdeviceptr at, std::size_t bytes) { OK(cuMemUnmap(at, bytes)); });
+    });
+  };
+  const std::uint64_t together = with(kMappings, Calls::kOne, Calls::kOne);
+  const auto more = static_cast<std::int64_t>(kMappings) - 1;
+  const auto costs = [&](std::int64_t nanos) { return together + static_cast<std::uint64_t>(nanos); };
+  CHECK(with(kMappings, Calls::kMany, Calls::kOne) == costs(more * config.vmm_set_access_ns));
+  CHECK(with(kMappings, Calls::kOne, Calls::kMany) == costs(more * config.vmm_unmap_ns));
+  const std::int64_t each = config.vmm_create_ns + config.vmm_map_ns + config.vmm_set_access_ns_per_mapping +
+                            config.vmm_unmap_ns_per_mapping;
+  CHECK(with(1, Calls::kOne, Calls::kOne) == costs(-more * each));
+  CHECK(config.vmm_set_access_ns > 0);
+  CHECK(config.vmm_unmap_ns > 0);
 }
 
 TEST_CASE("time: a question costs nothing until the answer is yes, and then what it asked about") {

@@ -52,10 +52,13 @@ create_ns = 10
 create_ns_per_mib = 11
 map_ns = 12
 set_access_ns = 13
+set_access_ns_per_mapping = 18
 set_access_ns_per_mib = 14
 unmap_ns = 15
+unmap_ns_per_mapping = 19
 unmap_ns_per_mib = 16
 release_ns = 17
+release_ns_per_mib = 20
 )";
 
 std::string with(const std::string& line, const std::string& instead) {
@@ -97,7 +100,10 @@ TEST_CASE("device profile: every number arrives in its member") {
   REQUIRE(p.cost_host_alloc_ns_per_mib == 8);
   REQUIRE(p.vmm_reserve_ns == 9);
   REQUIRE(p.vmm_set_access_ns_per_mib == 14);
+  REQUIRE(p.vmm_set_access_ns_per_mapping == 18);
+  REQUIRE(p.vmm_unmap_ns_per_mapping == 19);
   REQUIRE(p.vmm_release_ns == 17);
+  REQUIRE(p.vmm_release_ns_per_mib == 20);
   REQUIRE(parse_device_profile("source = \"by hand\"\n" + kGood, "x")->source == "by hand");
 }
 
@@ -112,7 +118,7 @@ TEST_CASE("device profile: unknown keys are refused with a suggestion, before mi
   REQUIRE(refusal(with("launch_ns = 1", "launch_nss = 1")) ==
           "card.toml: line 17: unknown key cost.launch_nss (did you mean 'cost.launch_ns'?)");
   REQUIRE(refusal("nmae = \"x\"\n" + kGood) == "card.toml: line 1: unknown key nmae (did you mean 'name'?)");
-  REQUIRE(refusal(kGood + "[power]\nwatts = 300\n") == "card.toml: line 36: unknown key power.watts");
+  REQUIRE(refusal(kGood + "[power]\nwatts = 300\n") == "card.toml: line 39: unknown key power.watts");
   REQUIRE(refusal("memory = 5\n").find("unknown key memory") != std::string::npos);
   REQUIRE(refusal(kGood + "[vmm.map_ns2]\nx = 1\n").find("unknown key vmm.map_ns2") != std::string::npos);
   REQUIRE(refusal("\"a\\nb\" = 1\n").find("unknown key a?b") != std::string::npos);
@@ -150,7 +156,7 @@ TEST_CASE("device profile: what is no TOML, or too much of it, is refused") {
   refusal(std::string("name = \"a\0b\"", 12));
   // toml++ 3.3 asserts here.
   REQUIRE(refusal("[+") == "card.toml: line 1: is no TOML");
-  REQUIRE(refusal(kGood + "# end\n[+x]\n[memory]\n[+y]\n") == "card.toml: line 36: is no TOML");
+  REQUIRE(refusal(kGood + "# end\n[+x]\n[memory]\n[+y]\n") == "card.toml: line 39: is no TOML");
   REQUIRE(refusal("# 1\n# \xc2\xb5s\n" + kGood) == "card.toml: line 2: has a character that is not ASCII");
   for (const char* header : {"[+a]", "[ =]", "[[+a]]", "[a.+b]", "[", "[[", "[]"}) refusal(header);
   refusal("a = " + std::string(10000, '['));

@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::uint64_t kRing = 64 * kMiB;
 constexpr std::uint64_t kPieces[] = {kMiB / 4, kMiB, 2 * kMiB, 8 * kMiB, 32 * kMiB};
-constexpr std::uint64_t kHandles[] = {2 * kMiB, 8 * kMiB, 32 * kMiB};
+constexpr std::uint64_t kHandles[] = {2 * kMiB, 8 * kMiB, 32 * kMiB, 128 * kMiB};
+constexpr std::size_t kSweep = 16;  // mappings under one call
 
 std::string size_text(std::uint64_t bytes) {
   return bytes < kMiB ? std::to_string(bytes / 1024) + " KiB" : std::to_string(bytes / kMiB) + " MiB";
@@ -195,16 +196,26 @@ class Measurement {
 
   /// What grows with the size, and what does not, from the smallest and the largest handle.
   static void fit(double small, double large, std::int64_t* fixed, std::int64_t* per_mib) {
-    constexpr double kSmall = 2;
-    constexpr double kLarge = 32;
+    constexpr double kSmall = static_cast<double>(kHandles[0]) / kMiB;
+    constexpr double kLarge = static_cast<double>(kHandles[std::size(kHandles) - 1]) / kMiB;
     const double slope = std::max(0.0, (large - small) / (kLarge - kSmall));
     *per_mib = whole(slope);
     *fixed = whole(small - kSmall * static_cast<double>(*per_mib));
   }
 
+  /// Parts `fixed`, what a call over one mapping costs but for its size, into what each further mapping adds
+  /// and the rest. `swept`: over kSweep mappings of the smallest size.
+  static void part(double one, double swept, std::int64_t per_mib, std::int64_t* fixed,
+                   std::int64_t* per_mapping) {
+    const double each =
+        (swept - one) / (kSweep - 1) - static_cast<double>(kHandles[0]) / kMiB * static_cast<double>(per_mib);
+    *per_mapping = std::min(whole(each), *fixed);
+    *fixed -= *per_mapping;
+  }
+
   void mapping() {
     constexpr std::size_t kSizes = std::size(kHandles);
-    double create[kSizes], access[kSizes], unmap[kSizes];
+    double create[kSizes], access[kSizes], unmap[kSizes], release[kSizes];
     Profile& p = figures_.profile;
     for (std::size_t i = 0; i < kSizes; ++i) {
       require_room(run_, kHandles[i]);
@@ -214,14 +225,19 @@ class Measurement {
       const double map = note("mapping", size + "map", "ns", costs.map);
       access[i] = note("mapping", size + "set access", "ns", costs.set_access);
       unmap[i] = note("mapping", size + "unmap", "ns", costs.unmap);
-      const double release = note("mapping", size + "release", "ns", costs.release);
-      if (i != 0) continue;
-      p.vmm_map_ns = whole(map);
-      p.vmm_release_ns = whole(release);
+      release[i] = note("mapping", size + "release", "ns", costs.release);
+      if (i == 0) p.vmm_map_ns = whole(map);
     }
     fit(create[0], create[kSizes - 1], &p.vmm_create_ns, &p.vmm_create_ns_per_mib);
     fit(access[0], access[kSizes - 1], &p.vmm_set_access_ns, &p.vmm_set_access_ns_per_mib);
     fit(unmap[0], unmap[kSizes - 1], &p.vmm_unmap_ns, &p.vmm_unmap_ns_per_mib);
+    fit(release[0], release[kSizes - 1], &p.vmm_release_ns, &p.vmm_release_ns_per_mib);
+    const SweepCosts swept = measure_sweep(run_, kSweep, many());
+    const std::string what = std::to_string(kSweep) + " handles of " + size_text(kHandles[0]) + " at once: ";
+    part(access[0], note("mapping", what + "set access", "ns", swept.set_access), p.vmm_set_access_ns_per_mib,
+         &p.vmm_set_access_ns, &p.vmm_set_access_ns_per_mapping);
+    part(unmap[0], note("mapping", what + "unmap", "ns", swept.unmap), p.vmm_unmap_ns_per_mib,
+         &p.vmm_unmap_ns, &p.vmm_unmap_ns_per_mapping);
   }
 
   void registration() {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <string>
 
@@ -73,6 +74,10 @@ class AddressSpace {
 
   /// Null where nothing is mapped or reserved.
   [[nodiscard]] const Mapping* mapping_at(std::uint64_t address) const;
+  /// How many mappings begin in the range.
+  [[nodiscard]] std::int64_t mappings_in(std::uint64_t base, std::uint64_t size) const {
+    return std::distance(mappings_.lower_bound(base), mappings_.lower_bound(base + size));
+  }
   [[nodiscard]] const Reservation* reservation_at(std::uint64_t address) const;
   /// The memory of this id, if it is mapped anywhere.
   [[nodiscard]] Physical* mapped_memory(std::uint64_t id) const;

@@ -73,7 +73,11 @@ SIMGPU_API(cuMemRelease, (CUmemGenericAllocationHandle handle), handle) {
   Physical* physical = find_handle(d, handle);
   if (physical == nullptr || physical->handles == 0) return CUDA_ERROR_INVALID_VALUE;
   // Memory lives on while it is mapped; cuMemRetainAllocationHandle then gives the same handle again.
-  if (physical->handles == 1) d.handles.erase(handle);
+  if (physical->handles == 1) {
+    d.handles.erase(handle);
+    const DeviceConfig& config = d.gpu_at(physical->memory->ordinal())->config;
+    d.ledger.charge(per_mib(config.vmm_release_ns_per_mib, physical->size));
+  }
   physical->memory->drop_handle(physical);
   return CUDA_SUCCESS;
 }
@@ -97,11 +101,12 @@ SIMGPU_API(cuMemUnmap, (CUdeviceptr base, size_t size), base, size) {
   const Mapping* mapping = d.space.mapping_at(base);
   if (mapping == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const DeviceConfig& config = d.gpu_at(mapping->physical->memory->ordinal())->config;
+  const std::int64_t mappings = d.space.mappings_in(base, size);
   const std::vector<ordering::Race> users = d.ledger.users_of(base, size);
   const CUresult result = d.space.unmap(base, size, false);
   if (result != CUDA_SUCCESS) return result;
   d.program.freed(base, size);
-  d.ledger.charge(per_mib(config.vmm_unmap_ns_per_mib, size));
+  d.ledger.charge(mappings * config.vmm_unmap_ns_per_mapping + per_mib(config.vmm_unmap_ns_per_mib, size));
   d.ledger.report_taken_away(users, "cuMemUnmap");
   return CUDA_SUCCESS;
 }
@@ -121,7 +126,9 @@ SIMGPU_API(cuMemSetAccess, (CUdeviceptr base, size_t size, const CUmemAccessDesc
   for (std::size_t i = 0; i < count; ++i) {
     const CUresult result = d.space.set_access(base, size, desc[i].location.id, desc[i].flags, false);
     if (result != CUDA_SUCCESS) return result;
-    d.ledger.charge(per_mib(d.gpu_at(desc[i].location.id)->config.vmm_set_access_ns_per_mib, size));
+    const DeviceConfig& config = d.gpu_at(desc[i].location.id)->config;
+    d.ledger.charge(d.space.mappings_in(base, size) * config.vmm_set_access_ns_per_mapping +
+                    per_mib(config.vmm_set_access_ns_per_mib, size));
   }
   return CUDA_SUCCESS;
 }

@@ -60,11 +60,14 @@ struct DeviceConfig {
   std::int64_t vmm_create_ns = 193'000;
   std::int64_t vmm_create_ns_per_mib = 0;
   std::int64_t vmm_map_ns = 1450;
-  std::int64_t vmm_set_access_ns = 36'000;
+  std::int64_t vmm_set_access_ns = 230;  ///< a call; and for each mapping in its range:
+  std::int64_t vmm_set_access_ns_per_mapping = 36'000;
   std::int64_t vmm_set_access_ns_per_mib = 0;
-  std::int64_t vmm_unmap_ns = 25'600;
+  std::int64_t vmm_unmap_ns = 310;  ///< a call; and for each mapping in its range:
+  std::int64_t vmm_unmap_ns_per_mapping = 25'600;
   std::int64_t vmm_unmap_ns_per_mib = 0;
   std::int64_t vmm_release_ns = 23'000;
+  std::int64_t vmm_release_ns_per_mib = 0;
 };
 
 /// What the processes of one machine share from its start on; it does not change afterwards.
