@@ -19,6 +19,7 @@ constexpr Rule kRules[] = {
     {"cuGraphLaunch", &DeviceConfig::cost_host_launch_ns},
     {"cuMemcpy", &DeviceConfig::cost_host_copy_ns},
     {"cuMemset", &DeviceConfig::cost_host_copy_ns},
+    {"cuCtxGetCurrent", nullptr},  // reads a variable of the thread
     {"cuCtxSynchronize", &DeviceConfig::cost_host_sync_ns},
     {"cuStreamSynchronize", &DeviceConfig::cost_host_sync_ns},
     {"cuEventSynchronize", &DeviceConfig::cost_host_sync_ns},
