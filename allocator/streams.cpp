@@ -232,7 +232,7 @@ Status StreamTable::mark_locked(Stream& stream) noexcept {
   if (!stream.marks_.empty() && stream.marks_.back().ticket >= covered) return kOk;
   if (!can_record(stream)) return kOk;
   if (stream.marks_.full()) {
-    if (const Status status = poll_locked(stream); !status.ok()) return status;
+    if (const Status status = poll_locked(stream, kAll); !status.ok()) return status;
   }
   if (stream.marks_.full()) {
     // Recording again moves the newest mark forward: later, but never too early.
@@ -256,8 +256,8 @@ bool StreamTable::can_record(const Stream& stream) noexcept {
   return key != 0 && (!stream.mark_each_ || ((key ^ key_of(kPerThreadStream)) & kTag) == 0);
 }
 
-Status StreamTable::poll_locked(Stream& stream) noexcept {
-  while (!stream.marks_.empty()) {
+Status StreamTable::poll_locked(Stream& stream, std::uint64_t enough) noexcept {
+  while (!stream.marks_.empty() && stream.completed_.load(std::memory_order_relaxed) < enough) {
     const MarkRing::Mark oldest = stream.marks_.front();
     Status status = stream.device_->query(oldest.event);
     // An error here is an error of the device, which every later call repeats. One that does not repeat is
@@ -312,7 +312,7 @@ bool StreamTable::passed(Use use) noexcept {
   Stream& stream = *by_index_[use.stream()].load(std::memory_order_acquire);
   if (stream.completed_.load(std::memory_order_acquire) >= use.ticket()) return true;
   const auto guard = lock_briefly(stream.lock_);
-  if (guard.owns_lock() && !poll_locked(stream).ok()) return false;
+  if (guard.owns_lock() && !poll_locked(stream, use.ticket()).ok()) return false;
   return stream.completed_.load(std::memory_order_acquire) >= use.ticket();
 }
 
@@ -321,7 +321,7 @@ bool StreamTable::passed_or_wanted(Use use) noexcept {
   Stream& stream = *by_index_[use.stream()].load(std::memory_order_acquire);
   if (stream.completed_.load(std::memory_order_acquire) >= use.ticket()) return true;
   const auto guard = lock_briefly(stream.lock_);
-  if (!guard.owns_lock() || !poll_locked(stream).ok()) return false;
+  if (!guard.owns_lock() || !poll_locked(stream, use.ticket()).ok()) return false;
   if (stream.completed_.load(std::memory_order_acquire) >= use.ticket()) return true;
   if (stream.marks_.covering(use.ticket()) == nullptr) {
     stream.wants_mark_.store(true, std::memory_order_release);
@@ -367,7 +367,7 @@ Status StreamTable::wait_host_until(Use use, Nanos deadline) noexcept {
   bool reported = false;
   for (int round = 0;; ++round) {
     if (const auto guard = lock_briefly(stream.lock_); guard.owns_lock()) {
-      if (const Status status = poll_locked(stream); !status.ok()) return status;
+      if (const Status status = poll_locked(stream, use.ticket()); !status.ok()) return status;
       if (stream.completed_.load(std::memory_order_acquire) >= use.ticket()) return kOk;
       if (const Status status = mark_locked(stream); !status.ok()) return status;
       if (stream.marks_.covering(use.ticket()) == nullptr) {

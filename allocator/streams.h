@@ -204,7 +204,10 @@ class StreamTable {
   /// Waits for the whole device, after which everything that the stream has drawn has passed: for tickets
   /// that no event will ever cover.
   Status pass_all_locked(Stream& stream) noexcept;
-  Status poll_locked(Stream& stream) noexcept;
+  static constexpr std::uint64_t kAll = ~std::uint64_t{0};
+  /// Looks how far the stream has come, up to the ticket `enough`: each further question costs, and would be
+  /// about work that is still under way.
+  Status poll_locked(Stream& stream, std::uint64_t enough) noexcept;
   /// False for a stream that is gone and for another thread's per-thread stream.
   static bool can_record(const Stream& stream) noexcept;
   DeviceResult<EventHandle> take_event(Device& device) noexcept;
