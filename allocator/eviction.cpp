@@ -13,10 +13,13 @@ namespace tidepool::runtime {
 
 Status Residency::acquire(Block& block) noexcept {
   Bytes missing = block.span - block.backed();
-  for (int attempt = 1;; ++attempt) {
-    missing = pool_.take(missing, block.extents);
+  for (int attempt = 0;;) {
+    // Nothing is taken before there is enough: it would be in pieces, and each piece is mapped by itself.
+    const bool is_enough = pool_.available() >= missing;
+    if (is_enough) missing = pool_.take(missing, block.extents);
     if (missing == Bytes()) return kOk;
-    if (make_room(missing, Patience::kMinute)) continue;
+    if (is_enough) ++attempt;
+    if (make_room(is_enough ? missing : missing - pool_.available(), Patience::kMinute)) continue;
     // Nothing can move, but the driver refused memory below the limit: that may have been a passing refusal.
     if (device_error_.ok() && pool_.available() >= missing && attempt < kAttempts) continue;
     // Under a budget that was lowered others may have come to hold what this launch was found to fit beside.

@@ -11,8 +11,8 @@
 namespace tidepool::runtime {
 
 HandlePool::~HandlePool() {
-  for (std::size_t i = 0; i < kClasses.size(); ++i) {
-    for (const PhysicalHandle handle : spare_[i]) (void)device_.destroy(handle);
+  for (const auto& handles : spare_) {
+    for (const PhysicalHandle handle : handles) (void)device_.destroy(handle);
   }
 }
 
@@ -50,45 +50,40 @@ Bytes HandlePool::available() const noexcept {
 
 Bytes HandlePool::take(Bytes missing, std::vector<Extent>& extents) noexcept {
   const std::lock_guard guard(lock_);
-  missing = take_spare(missing, extents);
-  missing = create_new(missing, extents);
-  // Spare memory can be in handles that are too large for what is still missing: trade them for small ones.
-  while (missing > Bytes() && drop_one_larger_than(missing)) missing = create_new(missing, extents);
-  return missing;
-}
-
-Bytes HandlePool::take_spare(Bytes missing, std::vector<Extent>& extents) noexcept {
-  for (std::size_t i = 0; i < kClasses.size(); ++i) {
-    while (missing >= kClasses[i] && !spare_[i].empty()) {
-      extents.push_back({spare_[i].back(), kClasses[i], false});
-      spare_[i].pop_back();
-      spare_bytes_ -= kClasses[i];
-      missing -= kClasses[i];
-    }
+  if (spare_bytes_ + (limit() - created()) < missing) return missing;
+  while (missing > Bytes()) {
+    const Bytes size = std::min(missing, kLargest);
+    if (!take_spare(size, extents) && !trade(size, extents)) return take_pieces(missing, extents);
+    missing -= size;
   }
   return missing;
 }
 
-Bytes HandlePool::create_new(Bytes missing, std::vector<Extent>& extents) noexcept {
-  for (const Bytes size : kClasses) {
-    while (missing >= size && created() + size <= limit()) {
-      const DeviceResult<PhysicalHandle> handle = [&] {
-        const WaitClock clock(Metric::wait_mapping_ns_total);
-        return device_.create(size);
-      }();
-      const Status status = handle.ok() ? kOk : handle.error();
-      lost_.store(loses_device(status) ? status.code() : kOk.code(), std::memory_order_relaxed);
-      if (!handle.ok()) {
-        note_refusal(handle.error());
-        break;
-      }
-      StatsPage::instance().add(Metric::handles_created_total, 1);
-      extents.push_back({*handle, size, false});
-      created_.fetch_add(size.count(), std::memory_order_relaxed);
-      missing -= size;
-    }
+bool HandlePool::take_spare(Bytes size, std::vector<Extent>& extents) noexcept {
+  std::vector<PhysicalHandle>& handles = spare_[index_of(size)];
+  if (handles.empty()) return false;
+  extents.push_back({handles.back(), size, false});
+  handles.pop_back();
+  spare_bytes_ -= size;
+  return true;
+}
+
+bool HandlePool::create(Bytes size, std::vector<Extent>& extents) noexcept {
+  if (created() + size > limit()) return false;
+  const DeviceResult<PhysicalHandle> handle = [&] {
+    const WaitClock clock(Metric::wait_mapping_ns_total);
+    return device_.create(size);
+  }();
+  const Status status = handle.ok() ? kOk : handle.error();
+  lost_.store(loses_device(status) ? status.code() : kOk.code(), std::memory_order_relaxed);
+  if (!handle.ok()) {
+    note_refusal(handle.error());
+    return false;
   }
-  return missing;
+  StatsPage::instance().add(Metric::handles_created_total, 1);
+  extents.push_back({*handle, size, false});
+  created_.fetch_add(size.count(), std::memory_order_relaxed);
+  return true;
 }
 
 // A device that others have filled refuses at every turn: one line for each process.
@@ -101,19 +96,48 @@ void HandlePool::note_refusal(Status error) const noexcept {
   }
 }
 
-bool HandlePool::drop_one_larger_than(Bytes size) noexcept {
-  for (std::size_t i = kClasses.size(); i-- > 0;) {
-    if (kClasses[i] <= size || spare_[i].empty()) continue;
-    return drop_spare(i);
-  }
-  return false;
+// Where the driver has less than the limit, what one spare handle was is worth a second try.
+bool HandlePool::trade(Bytes size, std::vector<Extent>& extents) noexcept {
+  if (!make_way(size)) return false;
+  return create(size, extents) || (drop_best(size) && create(size, extents));
 }
 
-bool HandlePool::drop_spare(std::size_t size_class) noexcept {
-  if (!device_.destroy(spare_[size_class].back()).ok()) return false;
-  spare_[size_class].pop_back();
-  spare_bytes_ -= kClasses[size_class];
-  created_.fetch_sub(kClasses[size_class].count(), std::memory_order_relaxed);
+// The driver refused a handle, or would not take one back.
+Bytes HandlePool::take_pieces(Bytes missing, std::vector<Extent>& extents) noexcept {
+  for (std::size_t i = kSizes; i-- > 0;) {
+    while (missing >= size_at(i) && take_spare(size_at(i), extents)) missing -= size_at(i);
+  }
+  for (Bytes size = kLargest; size >= kGranule && lost().ok(); size = Bytes(size.count() / 2)) {
+    while (missing >= size && create(size, extents)) missing -= size;
+  }
+  return missing;
+}
+
+// Until one of that size fits below the limit.
+bool HandlePool::make_way(Bytes size) noexcept {
+  while (created() + size > limit()) {
+    if (!drop_best(created() + size - limit())) return false;
+  }
+  return true;
+}
+
+// One that is enough, and no larger than it must be, or else the largest.
+bool HandlePool::drop_best(Bytes excess) noexcept {
+  const auto has_one = [](const auto& handles) { return !handles.empty(); };
+  const std::size_t least = index_of(std::min(std::max(excess.round_up(kGranule), kGranule), kLargest));
+  const auto enough =
+      std::find_if(spare_.begin() + static_cast<std::ptrdiff_t>(least), spare_.end(), has_one);
+  if (enough != spare_.end()) return drop_spare(static_cast<std::size_t>(enough - spare_.begin()));
+  const auto largest = std::find_if(spare_.rbegin(), spare_.rend(), has_one);
+  return largest != spare_.rend() && drop_spare(static_cast<std::size_t>(spare_.rend() - largest) - 1);
+}
+
+bool HandlePool::drop_spare(std::size_t index) noexcept {
+  const Bytes size = size_at(index);
+  if (!device_.destroy(spare_[index].back()).ok()) return false;
+  spare_[index].pop_back();
+  spare_bytes_ -= size;
+  created_.fetch_sub(size.count(), std::memory_order_relaxed);
   allowed_ = std::max(limit(), created());
   note_attention();
   return true;
@@ -121,23 +145,15 @@ bool HandlePool::drop_spare(std::size_t size_class) noexcept {
 
 void HandlePool::trim_to(Bytes most) noexcept {
   const std::lock_guard guard(lock_);
-  // Small ones first: no more than necessary goes.
-  for (std::size_t i = kClasses.size(); i-- > 0;) {
-    while (created() > most && !spare_[i].empty()) {
-      if (!drop_spare(i)) return;
-    }
+  while (created() > most && drop_best(created() - most)) {
   }
 }
 
 void HandlePool::put(const Extent& extent) noexcept {
   const std::lock_guard guard(lock_);
-  for (std::size_t i = 0; i < kClasses.size(); ++i) {
-    if (kClasses[i] != extent.size) continue;
-    spare_[i].push_back(extent.handle);
-    spare_bytes_ += extent.size;
-    if (is_over_limit()) (void)drop_spare(i);
-    return;
-  }
+  spare_[index_of(extent.size)].push_back(extent.handle);
+  spare_bytes_ += extent.size;
+  if (is_over_limit()) (void)drop_spare(index_of(extent.size));
 }
 
 }  // namespace tidepool::runtime

@@ -14,14 +14,15 @@ namespace tidepool::runtime {
 /// Physical memory of one device: creates handles up to a limit, which may change, and keeps those that are
 /// not in use.
 ///
-/// Handles come in three sizes. Creating one costs far more than mapping one (research: 193 us against 1.5 us
-/// for 2 MiB on an A100), and costs grow with the number of handles, not with bytes: so large blocks are made
-/// of large handles, and handles return to the pool instead of to the driver.
+/// A handle is as large as the block that it was made for, up to 128 MiB. What mapping costs goes with the
+/// number of handles, not with their size, and giving one back to the driver for one that fits costs less
+/// than mapping two (docs/explanation/decisions/0026).
 ///
 /// Thread-safe. `created()` counts every byte that this process holds through the pool, in use or not.
 class HandlePool {
  public:
-  static constexpr std::array<Bytes, 3> kClasses{MiB(32), MiB(8), MiB(2)};
+  /// Larger ones would save under a fiftieth of the time that copying their content takes.
+  static constexpr Bytes kLargest = MiB(128);
 
   HandlePool(Device& device, Bytes limit) noexcept
       : device_(device), limit_(limit.count()), allowed_(limit) {}
@@ -43,9 +44,10 @@ class HandlePool {
   /// What can be had without taking memory from a block.
   [[nodiscard]] Bytes available() const noexcept;
 
-  /// Moves handles for up to `missing` bytes (whole granules) to the end of `extents`: spare ones first, then
-  /// new ones below the limit. Returns the bytes it could not give. A failed create counts as the limit
-  /// reached; it is reported and the caller makes room instead.
+  /// Moves handles for up to `missing` bytes (whole granules) to the end of `extents`, as few as may be:
+  /// spare ones that fit, else new ones, for which spare ones go back to the driver where the limit asks for
+  /// it. Nothing unless so much is available(). Returns the bytes it could not give: a driver that gives less
+  /// than the limit is reported, and what it gives is taken in smaller pieces.
   Bytes take(Bytes missing, std::vector<Extent>& extents) noexcept;
   /// The error of the latest create if it tells that the device is lost; kOk otherwise.
   [[nodiscard]] Status lost() const noexcept { return Status(lost_.load(std::memory_order_relaxed)); }
@@ -55,11 +57,19 @@ class HandlePool {
   void trim_to(Bytes most) noexcept;
 
  private:
-  Bytes take_spare(Bytes missing, std::vector<Extent>& extents) noexcept;
-  Bytes create_new(Bytes missing, std::vector<Extent>& extents) noexcept;
+  static constexpr Bytes kGranule = MiB(2);
+  static constexpr std::size_t kSizes = kLargest / kGranule;
+
+  static constexpr std::size_t index_of(Bytes size) noexcept { return size / kGranule - 1; }
+  static constexpr Bytes size_at(std::size_t index) noexcept { return kGranule * (index + 1); }
+  bool take_spare(Bytes size, std::vector<Extent>& extents) noexcept;
   void note_refusal(Status error) const noexcept;
-  bool drop_one_larger_than(Bytes size) noexcept;
-  bool drop_spare(std::size_t size_class) noexcept;
+  bool trade(Bytes size, std::vector<Extent>& extents) noexcept;
+  bool create(Bytes size, std::vector<Extent>& extents) noexcept;
+  Bytes take_pieces(Bytes missing, std::vector<Extent>& extents) noexcept;
+  bool make_way(Bytes size) noexcept;
+  bool drop_best(Bytes excess) noexcept;
+  bool drop_spare(std::size_t index) noexcept;
   void note_attention() noexcept;  // lock held
 
   Device& device_;
@@ -69,7 +79,7 @@ class HandlePool {
   std::atomic<int> lost_{kOk.code()};      // changed with lock_
   bool always_attended_ = false;           // lock_
   mutable std::mutex lock_;
-  std::array<std::vector<PhysicalHandle>, kClasses.size()> spare_;
+  std::array<std::vector<PhysicalHandle>, kSizes> spare_;  // by size
   Bytes allowed_;  // the limit, or what was there when it was lowered and has not gone since
   Bytes spare_bytes_;
 };
