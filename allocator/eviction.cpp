@@ -216,14 +216,17 @@ void Residency::start_evictions(Bytes missing) noexcept {
   }
 }
 
-// Copies out what will be evicted next, so that a later turn finds it copied and waits for nothing. The
-// blocks stay where they are, and whoever uses one meanwhile takes it back. As much as the next turns will
-// bring in, by experience, and at most an eighth of the device's share: what is copied too early may be
-// copied again.
-void Residency::evict_ahead() noexcept {
+// How much shall be leaving beyond what a turn needs, so that a later turn finds it copied and waits for
+// nothing. The blocks stay where they are, and whoever uses one meanwhile takes it back. As much as the next
+// turns will bring in, by experience, and at most an eighth of the device's share: what is copied too early
+// may be copied again.
+Bytes Residency::ahead() const noexcept {
   // Blocks on their way out keep their addresses: not where none may have one that it does not need.
-  if (pressure_ == 0 || frozen() || !device_error_.ok() || check_ == CheckLevel::kUnmap) return;
-  const Bytes wanted = std::min(brought_ * kTurnsAhead, Bytes(pool_.limit().count() / kMostAhead));
+  if (pressure_ == 0 || frozen() || !device_error_.ok() || check_ == CheckLevel::kUnmap) return {};
+  return std::min(brought_ * kTurnsAhead, Bytes(pool_.limit().count() / kMostAhead));
+}
+
+void Residency::start_leaving(Bytes wanted) noexcept {
   const Bytes at_hand = pool_.available() + freed_.bytes() + leaving();
   if (wanted > at_hand) start_evictions(wanted - at_hand);
 }

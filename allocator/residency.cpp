@@ -164,12 +164,11 @@ Status Residency::bring_all(std::span<const BlockId> set, WorkName what) noexcep
     largest_set_.store(moving, std::memory_order_relaxed);
   }
 
-  // All copies out start before the first copy in, so that both directions run at once.
+  // All copies out start before the first copy in, so that both directions run at once. Those of the next
+  // turn too: then the link has work while this turn waits for the first one, and unmaps and maps.
   begin_turn();
   const bool is_short = absent > pool_.available();
-  if (const Bytes at_hand = pool_.available() + freed_.bytes() + leaving(); absent > at_hand) {
-    start_evictions(absent - at_hand);
-  }
+  if (absent > Bytes()) start_leaving(absent + ahead());
   Status status = kOk;
   for (const BlockId id : wanted_) {
     status = bring(id);
@@ -178,7 +177,7 @@ Status Residency::bring_all(std::span<const BlockId> set, WorkName what) noexcep
   if (absent > Bytes()) pressure_ = is_short ? kPressure : std::max(pressure_ - 1, 0);
   // A moving average over a few turns.
   brought_ = Bytes((brought_.count() * 3 + absent.count()) / 4);
-  if (status.ok()) evict_ahead();
+  if (status.ok()) start_leaving(ahead());
   if (check_ != CheckLevel::kOff) {
     const char* const broken = check_ == CheckLevel::kCheap ? check_turn() : check_locked();
     if (broken != nullptr) report<Msg::TP3002>(broken);

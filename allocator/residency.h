@@ -199,7 +199,7 @@ class Residency {
   static constexpr Bytes kGranule = Arena::kChunk;
   static constexpr std::uint64_t kMostWaste = 8;   // of a reused pair, at most one eighth
   static constexpr int kPressure = 8;              // turns for which memory counts as short after it was
-  static constexpr std::uint64_t kTurnsAhead = 2;  // evict_ahead(): for so many turns of the slow path
+  static constexpr std::uint64_t kTurnsAhead = 2;  // ahead(): for so many turns of the slow path
   static constexpr std::uint64_t kMostAhead = 8;   // and at most so large a part of the limit
   static constexpr Nanos kQuiesce = millis(1);     // design protocol 3
   /// How long park_idle() waits for work to end. A kernel that waits for a later launch never does: after one
@@ -295,7 +295,8 @@ class Residency {
   [[nodiscard]] int refusals_of(BlockId id) const noexcept;
   const std::vector<BlockId>& choose_victims(Bytes missing) noexcept;
   bool others_hold_memory() noexcept;
-  void evict_ahead() noexcept;
+  [[nodiscard]] Bytes ahead() const noexcept;
+  void start_leaving(Bytes wanted) noexcept;
 
   // One block that leaves; leaving.cpp
   void begin_eviction(BlockId id, StateWord chosen) noexcept;
