@@ -145,6 +145,10 @@ class Runtime {
     residency_.abandon();
   }
 
+  /// Waits for all work of the device; while a stream is captured, for all streams that have used memory of
+  /// ours.
+  Status wait_idle() noexcept { return streams_.wait_device(); }
+
   /// Null, or the first invariant that is broken. Waits for its turn in the slow path.
   const char* check() noexcept { return residency_.check(); }
 

@@ -201,7 +201,7 @@ runtime::Runtime* forget_managed(CUdevice device) noexcept {
   const std::lock_guard guard(g_lock);
   const ManagedDevice* const managed = managed_on(device);
   if (managed == nullptr) return nullptr;
-  const bool has_ended = managed->device->synchronize().ok();
+  const bool has_ended = managed->runtime->wait_idle().ok();
   remove(*managed);
   if (!has_ended) return managed->runtime;
   // Handles of physical memory and reservations belong to no context: a reset would leave them behind.

@@ -92,6 +92,19 @@ TEST_CASE("graph: what it uses is freed after it, also while a stream is capture
   }
 }
 
+TEST_CASE("graph: a reset while a stream is captured leaves nothing behind") {
+  const Outcome got = run({{kSimgpu, "--memory", "96MiB", "--", kTidepool, "run", "--device-budget", "64MiB",
+                            "--", built("tests/capture_free_job"), "reset"},
+                           "",
+                           {},
+                           false,
+                           false});
+  INFO(got.err);
+  CHECK(got.code() == 0);
+  CHECK(got.out == "done\n");
+  CHECK(got.err.find(" TP") == std::string::npos);
+}
+
 TEST_CASE("graph: what its nodes name must fit") {
   const DeviceRun got = run_job(1, "16MiB");
   INFO(got.outcome.err);
