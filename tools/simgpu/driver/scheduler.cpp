@@ -219,10 +219,9 @@ void Scheduler::run_all() {
 }
 
 void Scheduler::drain(const Context* context) {
-  while (const std::shared_ptr<Stream> chosen = any_busy(context)) {
-    step_toward(chosen, chosen->completed + 1);
-    chosen->host_saw = std::max(chosen->host_saw, chosen->completed);
-  }
+  // What has run meanwhile is seen at the end, here and in the ledger: a host function may let other threads
+  // go on.
+  while (const std::shared_ptr<Stream> chosen = any_busy(context)) step_toward(chosen, chosen->completed + 1);
   std::erase_if(unseen_, [&](const std::shared_ptr<Stream>& stream) {
     if (context != nullptr && stream->context != context) return false;
     stream->host_saw = stream->completed;
