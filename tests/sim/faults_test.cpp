@@ -74,7 +74,7 @@ TEST_CASE("faults: one failed call below Tidepool leaves the output as it is") {
 }
 
 TEST_CASE("faults: a device that others have filled is told once, and the job goes on in what it has") {
-  const Outcome got = under("cuMemCreate after=12 count=all return=2");
+  const Outcome got = under("cuMemCreate after=5 count=all return=2");
   INFO(got.err);
   CHECK(has_met_faults(got));
   CHECK(got.code() == 0);
