@@ -31,7 +31,7 @@ expect 'cheap full off unmap' tidepool run --check ''
 expect 'full' tidepool run --check = f
 expect '' tidepool run --device-budget ''
 expect '--json' tidepool env --j
-expect 'TP2101 TP2102' tidepool explain TP210
+expect 'TP1010' tidepool explain TP1010
 expect 'TIDEPOOL_DEVICE_BUDGET TIDEPOOL_DEVICE_RESERVE' tidepool explain TIDEPOOL_DEV
 expect 'zsh' tidepool completion z
 expect 'link' tidepool bench l
