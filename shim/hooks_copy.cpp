@@ -126,7 +126,8 @@ std::size_t bytes_of(std::string_view name, A... args) noexcept {
 
 // Copies that name contexts reach what lies in them; kernels and memsets what the program has enabled. All
 // other copies get to any memory of cuMemAlloc.
-constexpr Reach reach_of(std::string_view name) noexcept {
+// While the library is compiled, or each copy would search its name.
+consteval Reach reach_of(std::string_view name) noexcept {
   const auto has = [&](std::string_view part) { return name.find(part) != name.npos; };
   return has("Peer") || has("Memset") ? Reach::kProgram : Reach::kCopies;
 }
@@ -140,7 +141,7 @@ template <class C, class Collect, class Forward, class Record>
   };
   const TouchedDevices touched(collect_here);
   const CUresult result =
-      pass(touched, stream, call.kPerThread, waits, call.kName, reach_of(call.kName), forward);
+      pass(touched, stream, call.kPerThread, waits, call.kName, reach_of(C::kName), forward);
   if (recording() && result == CUDA_SUCCESS) [[unlikely]] {
     const std::vector<std::uint32_t> blocks = touched.recorded();
     record(Touched(blocks, touched.is_known()));
@@ -172,7 +173,7 @@ CUresult gate(const C& call, CUstream stream, Waits waits, Collect&& collect_all
   TouchSet set(runtime->arena());
   collect_all(set);
   const CUresult result =
-      pass(*runtime, set, stream, call.kPerThread, waits, call.kName, forward, reach_of(call.kName));
+      pass(*runtime, set, stream, call.kPerThread, waits, call.kName, forward, reach_of(C::kName));
   if (recording() && result == CUDA_SUCCESS) [[unlikely]]
     record(Touched(set));
   return result;

@@ -69,12 +69,14 @@ class Stuck {
   void let_go() { device_.may_go.set_value(); }
 
   fakes::FakeDevice fake{{MiB(256), MiB(2), 1}};
-  std::unique_ptr<Runtime> runtime;
-  StreamHandle full;
-  StreamHandle other;
 
  private:
   FullQueue device_{fake};
+
+ public:
+  std::unique_ptr<Runtime> runtime;  // ends before its device
+  StreamHandle full;
+  StreamHandle other;
 };
 
 }  // namespace
