@@ -230,7 +230,7 @@ int refusals(std::uint64_t seed, int threads, int steps) {
 TEST_CASE("race: memory that another thread frees during the search for some is found") {
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     INFO("seed " << seed);
-    CHECK(refusals(seed, 3, 2000) == 0);
+    CHECK(refusals(seed, 3, 300) == 0);  // each step fills new memory
   }
 }
 
