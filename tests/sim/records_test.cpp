@@ -83,7 +83,7 @@ TEST_CASE("records: log, numbers and report agree to the byte", "[plain]") {
   CHECK(in.count == number(json, "swap_in_total"));
   CHECK(in.bytes == number(json, "swap_in_bytes_total"));
   const std::string text = run({{kTidepool, "report", folder / "run"}, "", {}, false, false}).out;
-  CHECK(text.find("needed 74.0 MiB, fitted in 40.0 MiB (peak ") != std::string::npos);
+  CHECK(text.find("needed 74.0 MiB, fitted in 40.0 MiB (peak 38.0 MiB). Swapped ") != std::string::npos);
   CHECK(text.find("  moved     " + std::to_string(out.count) + " blocks out, " + std::to_string(in.count) +
                   " in; ") != std::string::npos);
 }
