@@ -3,7 +3,10 @@
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <cstdlib>
+#include <fstream>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "tests/process/child_process.h"
 
@@ -25,5 +28,29 @@ struct DeviceRun {
     return std::strtoull(report.c_str() + at + key.size() + 3, nullptr, 10);
   }
 };
+
+/// Runs a program on simgpu, which is given the words `simgpu`; under `tidepool run` with the words
+/// `tidepool`, or without Tidepool where there are none.
+inline DeviceRun run_on_device(const std::vector<std::string>& simgpu,
+                               const std::vector<std::string>& tidepool,
+                               const std::vector<std::string>& program) {
+  const ScratchFolder folder;
+  const std::string report = folder / "report.json";
+  std::vector<std::string> words = {built("bin/simgpu"), "--report", report};
+  words.insert(words.end(), simgpu.begin(), simgpu.end());
+  words.emplace_back("--");
+  if (!tidepool.empty()) {
+    words.insert(words.end(), {built("bin/tidepool"), "run"});
+    words.insert(words.end(), tidepool.begin(), tidepool.end());
+    words.emplace_back("--");
+  }
+  words.insert(words.end(), program.begin(), program.end());
+  DeviceRun result;
+  result.outcome = run({words, "", {}, false, false});
+  std::stringstream text;
+  text << std::ifstream(report).rdbuf();
+  result.report = text.str();
+  return result;
+}
 
 }  // namespace tidepool::test

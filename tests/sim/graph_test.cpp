@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <fstream>
-#include <sstream>
 
 #include "tests/process/child_process.h"
 #include "tests/sim/device_run.h"
@@ -18,22 +16,12 @@ const std::string kJob = built("tests/graph_job");
 
 DeviceRun run_job(int seed, const std::string& budget, const std::vector<std::string>& options = {},
                   const std::vector<std::string>& job = {"3"}) {
-  const ScratchFolder folder;
-  const std::string report = folder / "report.json";
-  std::vector<std::string> words = {kSimgpu, "--seed", std::to_string(seed), "--report", report, "--"};
-  if (!budget.empty()) {
-    words.insert(words.end(), {kTidepool, "run", "--device-budget", budget, "--check", "full"});
-    words.insert(words.end(), options.begin(), options.end());
-    words.emplace_back("--");
-  }
-  words.push_back(kJob);
-  words.insert(words.end(), job.begin(), job.end());
-  DeviceRun result;
-  result.outcome = run({words, "", {}, false, false});
-  std::stringstream text;
-  text << std::ifstream(report).rdbuf();
-  result.report = text.str();
-  return result;
+  std::vector<std::string> tidepool;
+  if (!budget.empty()) tidepool = {"--device-budget", budget, "--check", "full"};
+  tidepool.insert(tidepool.end(), options.begin(), options.end());
+  std::vector<std::string> program = {built("tests/graph_job")};
+  program.insert(program.end(), job.begin(), job.end());
+  return run_on_device({"--seed", std::to_string(seed)}, tidepool, program);
 }
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;

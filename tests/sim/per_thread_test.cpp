@@ -1,8 +1,6 @@
 // Programs whose null stream is the calling thread's own.
 
 #include <catch2/catch.hpp>
-#include <fstream>
-#include <sstream>
 
 #include "tests/process/child_process.h"
 #include "tests/sim/device_run.h"
@@ -12,19 +10,8 @@ namespace tidepool::test {
 TEST_CASE("per thread: the legacy stream is a barrier for the null stream of each thread") {
   for (int seed = 1; seed <= 30; ++seed) {
     INFO("seed " << seed);
-    const ScratchFolder folder;
-    const std::string report = folder / "report.json";
-    DeviceRun got;
-    got.outcome =
-        run({{built("bin/simgpu"), "--seed", std::to_string(seed), "--report", report, "--",
-              built("bin/tidepool"), "run", "--device-budget", "64MiB", "--", built("tests/per_thread_job")},
-             "",
-             {},
-             false,
-             false});
-    std::stringstream text;
-    text << std::ifstream(report).rdbuf();
-    got.report = text.str();
+    const DeviceRun got = run_on_device({"--seed", std::to_string(seed)}, {"--device-budget", "64MiB"},
+                                        {built("tests/per_thread_job")});
     INFO(got.outcome.err);
     REQUIRE(got.outcome.code() == 0);
     CHECK(got.outcome.out == "0 wrong\n");

@@ -2,8 +2,6 @@
 // is there, and may move again once it is freed.
 
 #include <catch2/catch.hpp>
-#include <fstream>
-#include <sstream>
 
 #include "tests/process/child_process.h"
 #include "tests/sim/device_run.h"
@@ -12,22 +10,7 @@ namespace tidepool::test {
 namespace {
 
 DeviceRun run_job(const std::string& way, int seed, const std::vector<std::string>& tidepool) {
-  const ScratchFolder folder;
-  const std::string report = folder / "report.json";
-  std::vector<std::string> words = {built("bin/simgpu"), "--seed", std::to_string(seed),
-                                    "--report",          report,   "--"};
-  if (!tidepool.empty()) {
-    words.insert(words.end(), {built("bin/tidepool"), "run"});
-    words.insert(words.end(), tidepool.begin(), tidepool.end());
-    words.emplace_back("--");
-  }
-  words.insert(words.end(), {built("tests/table_job"), way});
-  DeviceRun result;
-  result.outcome = run({words, "", {}, false, false});
-  std::stringstream text;
-  text << std::ifstream(report).rdbuf();
-  result.report = text.str();
-  return result;
+  return run_on_device({"--seed", std::to_string(seed)}, tidepool, {built("tests/table_job"), way});
 }
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;

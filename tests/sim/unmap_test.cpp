@@ -3,8 +3,6 @@
 // is.
 
 #include <catch2/catch.hpp>
-#include <fstream>
-#include <sstream>
 
 #include "tests/process/child_process.h"
 #include "tests/sim/device_run.h"
@@ -15,22 +13,8 @@ namespace {
 const std::string kSimgpu = built("bin/simgpu");
 const std::string kTidepool = built("bin/tidepool");
 
-DeviceRun on_device(std::vector<std::string> program, const std::vector<std::string>& tidepool = {}) {
-  const ScratchFolder folder;
-  const std::string report = folder / "report.json";
-  std::vector<std::string> words = {kSimgpu, "--device", "h100", "--report", report, "--"};
-  if (!tidepool.empty()) {
-    words.insert(words.end(), {kTidepool, "run"});
-    words.insert(words.end(), tidepool.begin(), tidepool.end());
-    words.push_back("--");
-  }
-  words.insert(words.end(), program.begin(), program.end());
-  DeviceRun result;
-  result.outcome = run({words, "", {}, false, false});
-  std::stringstream text;
-  text << std::ifstream(report).rdbuf();
-  result.report = text.str();
-  return result;
+DeviceRun on_device(const std::vector<std::string>& program, const std::vector<std::string>& tidepool = {}) {
+  return run_on_device({"--device", "h100"}, tidepool, program);
 }
 
 void expect_same(const std::string& workload, const std::string& alloc) {
