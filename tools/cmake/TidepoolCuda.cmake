@@ -22,7 +22,12 @@ endif()
 set(CMAKE_CUDA_STANDARD 17)
 set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
 enable_language(CUDA)
+# The module of CMake 3.25.1 (Debian 12) marks CUDA::nvToolsExt as deprecated for projects that ask for CMake 3.25, also
+# where there is none, as in toolkit 13, and then stops. It looks at this variable alone.
+set(minimum ${CMAKE_MINIMUM_REQUIRED_VERSION})
+set(CMAKE_MINIMUM_REQUIRED_VERSION 3.24)
 find_package(CUDAToolkit 13.0 REQUIRED)
+set(CMAKE_MINIMUM_REQUIRED_VERSION ${minimum})
 
 # tp_cuda_headers: cuda.h and friends, as system headers, without any library.
 add_library(tp_cuda_headers INTERFACE)
