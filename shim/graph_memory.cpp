@@ -7,6 +7,7 @@
 #include <new>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "allocator/support/message.h"
@@ -40,9 +41,15 @@ class Instances {
     const std::lock_guard guard(lock_);
     known_.insert_or_assign(instance, Known{demand, true});
   }
-  void remove(CUgraphExec instance) noexcept {
+  /// What it was, for put_back(); none: it is not known.
+  auto take(CUgraphExec instance) noexcept {
     const std::lock_guard guard(lock_);
-    known_.erase(instance);
+    return known_.extract(instance);
+  }
+  template <class Taken>
+  void put_back(Taken&& taken) noexcept {
+    const std::lock_guard guard(lock_);
+    known_.insert(std::forward<Taken>(taken));
   }
   void remove_of(CUdevice device) noexcept {
     const std::lock_guard guard(lock_);
@@ -193,8 +200,13 @@ CUresult run_instance(const char* what, CUgraphExec instance, DriverCall call) n
   return result;
 }
 
-void forget_instance(CUgraphExec instance) noexcept {
-  if (g_allocates.load(std::memory_order_acquire)) instances().remove(instance);
+// Forgotten before its handle can come back.
+CUresult end_instance(CUgraphExec instance, DriverCall call) noexcept {
+  if (!g_allocates.load(std::memory_order_acquire)) return call();
+  auto taken = instances().take(instance);
+  const CUresult result = call();
+  if (result != CUDA_SUCCESS && taken) instances().put_back(std::move(taken));
+  return result;
 }
 
 void count_graph_memory(CUdevice device) noexcept {

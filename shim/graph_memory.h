@@ -24,8 +24,8 @@ CUresult make_allocation_node(const char* what, CUdevice device, Bytes size, Dri
 CUresult make_instance(const char* what, CUgraph graph, const CUgraphExec* out, DriverCall call) noexcept;
 /// Launches or uploads the instance by `call`. One load where no graph of the process allocates.
 CUresult run_instance(const char* what, CUgraphExec instance, DriverCall call) noexcept;
-/// The instance is gone.
-void forget_instance(CUgraphExec instance) noexcept;
+/// Destroys the instance by `call`.
+CUresult end_instance(CUgraphExec instance, DriverCall call) noexcept;
 
 /// Counts what graphs hold on the device.
 void count_graph_memory(CUdevice device) noexcept;

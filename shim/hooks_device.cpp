@@ -35,10 +35,8 @@ void forget_context(CUdevice device, CUcontext context) noexcept {
 constexpr auto kReset = [](const auto& call, CUdevice device) noexcept {
   forget_handles();
   const CUcontext context = primary_context(device);
-  runtime::Runtime* in_error = forget_managed(device);
-  const CUresult result = call(device);
+  const CUresult result = reset_primary(device, call.real);
   if (result == CUDA_SUCCESS) forget_context(device, context);
-  if (result == CUDA_SUCCESS && in_error != nullptr) in_error->abandon();
   return result;
 };
 

@@ -44,8 +44,8 @@ constexpr auto kInstantiate = [](const auto& call, CUgraphExec* out, CUgraph gra
 };
 
 constexpr auto kExecDestroy = [](const auto& call, CUgraphExec instance) noexcept {
-  forget_instance(instance);  // before its handle can come back
-  return call(instance);
+  const auto destroy = [&] { return call(instance); };
+  return end_instance(instance, destroy);
 };
 
 constexpr auto kUpload = [](const auto& call, CUgraphExec instance, CUstream stream) noexcept {

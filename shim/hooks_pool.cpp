@@ -73,8 +73,10 @@ constexpr auto kPoolCreate = [](const auto& call, CUmemoryPool* out,
 
 // Before the call: afterwards the handle may come back for another pool.
 constexpr auto kPoolDestroy = [](const auto& call, CUmemoryPool pool) noexcept {
-  forget_pool(pool);
-  return call(pool);
+  const PoolTag tag = forget_pool(pool);
+  const CUresult result = call(pool);
+  if (result != CUDA_SUCCESS) put_back_pool(tag, pool);
+  return result;
 };
 
 constexpr auto kPoolGet = [](const auto& call, CUmemoryPool pool, CUmemPool_attribute attribute,

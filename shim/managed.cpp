@@ -197,16 +197,24 @@ void unlock_after_fork() noexcept {
   if (t_depth == 0) g_lock.unlock();
 }
 
-runtime::Runtime* forget_managed(CUdevice device) noexcept {
+// Physical memory and addresses belong to no context: a reset leaves them behind, and they go after it, when
+// nothing needs them any more. Of a device that was in an error the driver may take nothing back.
+CUresult reset_primary(CUdevice device, CUresult (*reset)(CUdevice)) noexcept {
   const std::lock_guard guard(g_lock);
   const ManagedDevice* const managed = managed_on(device);
-  if (managed == nullptr) return nullptr;
-  const bool has_ended = managed->runtime->wait_idle().ok();
+  const bool has_passed = managed == nullptr || managed->runtime->wait_idle().ok();
+  const CUresult result = reset(device);
+  if (result != CUDA_SUCCESS || managed == nullptr) return result;
+  managed->device->context_has_ended();
   remove(*managed);
-  if (!has_ended) return managed->runtime;
-  // Handles of physical memory and reservations belong to no context: a reset would leave them behind.
-  delete managed->runtime;
-  return nullptr;
+  // A reset takes nobody's reference; ours would keep the next context alive.
+  (void)active_driver().runtime.cuDevicePrimaryCtxRelease_v2(device);
+  if (has_passed) {
+    delete managed->runtime;
+  } else {
+    managed->runtime->abandon();
+  }
+  return result;
 }
 
 // How many references there are the driver tells nobody. So ours goes for a moment as well: if the context

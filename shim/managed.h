@@ -103,9 +103,10 @@ CUresult let_peer_in(CUdevice device, CUdevice peer) noexcept;
 void lock_for_fork() noexcept;
 void unlock_after_fork() noexcept;
 
-/// Before the program resets the device: its memory goes, and everything that was taken for it. Null, or,
-/// where the device is in an error and gives nothing back, the runtime to abandon() after the reset.
-runtime::Runtime* forget_managed(CUdevice device) noexcept;
+/// Runs `reset()`, the driver's way to end everything in the device's primary context, once the device's work
+/// has ended. If it succeeds the device's memory goes with it, and everything that was taken for it; if it
+/// fails the program still has all of its memory.
+CUresult reset_primary(CUdevice device, CUresult (*reset)(CUdevice)) noexcept;
 /// Runs `release()`, the driver's way to give up one of the program's references to the primary context. If
 /// it was the last the context ends, as it would without us, and the device's memory with it.
 CUresult release_primary(CUdevice device, CUresult (*release)(CUdevice)) noexcept;

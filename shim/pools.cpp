@@ -145,11 +145,21 @@ void note_pool(CUmemoryPool handle, const CUmemPoolProps& properties) noexcept {
   if (pool != nullptr) pool->most.store(Bytes(properties.maxSize).round_up(MiB(2)).count());
 }
 
-void forget_pool(CUmemoryPool handle) noexcept {
+PoolTag forget_pool(CUmemoryPool handle) noexcept {
   const std::lock_guard guard(g_lock);
-  if (Pool* pool = find(handle)) pool->handle.store(nullptr, std::memory_order_release);
+  Pool* const pool = find(handle);
+  if (pool != nullptr) pool->handle.store(nullptr, std::memory_order_release);
   // A device whose current pool is destroyed has its default pool again.
   for (CurrentPool& current : g_current) current.tag.store(kUnknown, std::memory_order_release);
+  return pool != nullptr ? tag_of(*pool) : kNoPool;
+}
+
+// If the place has gone to another pool meanwhile, the pool is one that we know nothing of from here on.
+void put_back_pool(PoolTag tag, CUmemoryPool handle) noexcept {
+  const std::lock_guard guard(g_lock);
+  Pool& pool = g_pools[tag];
+  if (tag != kNoPool && pool.handle.load(std::memory_order_relaxed) == nullptr)
+    pool.handle.store(handle, std::memory_order_release);
 }
 
 bool take_place_in_pool(PoolTag tag, Bytes size) noexcept {

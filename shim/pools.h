@@ -25,9 +25,13 @@ PoolTag current_pool(CUdevice device) noexcept;
 /// The device's current pool may have changed.
 void forget_current_pool(CUdevice device) noexcept;
 
-/// The program has made a pool, or has destroyed one: allocations from it stay valid.
+/// The program has made a pool.
 void note_pool(CUmemoryPool pool, const CUmemPoolProps& properties) noexcept;
-void forget_pool(CUmemoryPool pool) noexcept;
+/// Before a pool is destroyed, since its handle may come back for another before that has returned.
+/// Allocations from it stay valid. The tag it had; of a destruction that fails, to be given to
+/// put_back_pool().
+PoolTag forget_pool(CUmemoryPool pool) noexcept;
+void put_back_pool(PoolTag tag, CUmemoryPool pool) noexcept;
 
 // Allocations come and go. Lock-free.
 

@@ -247,6 +247,40 @@ void device_reset() {
   EXPECT(resident_memory() < first + 32 * kMiB);  // half of what one job keeps outside the device
 }
 
+// Run with the first reset of the device, and the first destruction of a pool, failing: nothing has ended.
+void end_fails() {
+  start();
+  const std::vector<CUdeviceptr> blocks = filled_blocks();
+  EXPECT(DRIVER(cuDevicePrimaryCtxReset_v2)(0) == CUDA_ERROR_UNKNOWN);
+  for (std::size_t i = 0; i < blocks.size(); ++i) EXPECT(holds(blocks[i], static_cast<unsigned char>(i + 1)));
+
+  CUmemPoolProps properties{};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  CUmemoryPool pool = nullptr;
+  EXPECT(DRIVER(cuMemPoolCreate)(&pool, &properties) == CUDA_SUCCESS);
+  const auto used = [pool] {
+    cuuint64_t bytes = 0;
+    EXPECT(DRIVER(cuMemPoolGetAttribute)(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &bytes) == CUDA_SUCCESS);
+    return bytes;
+  };
+  CUdeviceptr block = 0;
+  EXPECT(DRIVER(cuMemAllocFromPoolAsync)(&block, kBlock, pool, nullptr) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuMemPoolDestroy)(pool) == CUDA_ERROR_UNKNOWN);
+  EXPECT(used() == kBlock);
+  EXPECT(DRIVER(cuMemFreeAsync)(block, nullptr) == CUDA_SUCCESS && used() == 0);
+  EXPECT(DRIVER(cuMemPoolDestroy)(pool) == CUDA_SUCCESS);
+
+  // The second reset succeeds, and as many releases as there were references then end the context.
+  EXPECT(DRIVER(cuDevicePrimaryCtxReset_v2)(0) == CUDA_SUCCESS);
+  start();
+  (void)filled_blocks();
+  for (int i = 0; i < 2; ++i) EXPECT(DRIVER(cuDevicePrimaryCtxRelease_v2)(0) == CUDA_SUCCESS);
+  unsigned flags = 0;
+  int active = 1;
+  EXPECT(DRIVER(cuDevicePrimaryCtxGetState)(0, &flags, &active) == CUDA_SUCCESS && active == 0);
+}
+
 }  // namespace
 
 bool run_context_case(std::string_view name) {
@@ -254,7 +288,8 @@ bool run_context_case(std::string_view name) {
       {"own_context", own_context},     {"foreign_context", foreign_context},
       {"foreign_free", foreign_free},   {"foreign_destroy_race", foreign_destroy_race},
       {"foreign_error", foreign_error}, {"context_destroy", context_destroy},
-      {"captures_end", captures_end},   {"device_reset", device_reset}};
+      {"captures_end", captures_end},   {"device_reset", device_reset},
+      {"end_fails", end_fails}};
   for (const auto& [known, run] : kCases) {
     if (known == name) return run(), true;
   }

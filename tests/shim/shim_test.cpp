@@ -241,6 +241,18 @@ TEST_CASE("shim: a device reset gives back everything of before") {
   expect_passes(probe("device_reset", {"--check", "full"}));
 }
 
+TEST_CASE("shim: a reset, or the end of a pool, that fails has ended nothing") {
+  const ScratchFolder folder;
+  const std::string faults = folder / "faults";
+  std::ofstream(faults) << "cuDevicePrimaryCtxReset nth=1 return=999\ncuMemPoolDestroy nth=1 return=999\n";
+  expect_passes(run({{kSimgpu, "--device", "h100", "--faults", faults, "--", kTidepool, "run",
+                      "--device-budget", "32MiB", "--", kDoorProbe, "end_fails"},
+                     "",
+                     {},
+                     false,
+                     false}));
+}
+
 TEST_CASE("shim: dlsym guards a hooked name in a version that the table does not have") {
   std::string preload = preload_first();
   if (!preload.empty()) preload += ':';
