@@ -2,6 +2,7 @@
 // are ready.
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <cstring>
 
@@ -76,9 +77,12 @@ extern "C" __attribute__((visibility("hidden"), used)) void* tp_route_dlsym(void
   }
   // Only names of the driver, exactly. "cuInit" but not "cudaMalloc", "cublasCreate" or "curl_easy_init".
   if (name == nullptr || name[0] != 'c' || name[1] != 'u' || name[2] < 'A' || name[2] > 'Z') return nullptr;
-  // Searches of the global scope find our exported symbol by themselves.
-  if (handle == RTLD_NEXT || handle == RTLD_DEFAULT) return nullptr;
   if (t_depth != 0) return nullptr;
+  if (handle == RTLD_NEXT || handle == RTLD_DEFAULT || handle == _r_debug.r_map) {
+    void* const found = handle_global_dlsym(handle, name, caller);
+    if (found == kNoSymbol) (void)real_dlsym(RTLD_NEXT, name);  // for dlerror
+    return found;
+  }
   start_process();
   if (g_mode.load(std::memory_order_acquire) == Mode::kDisabled) return nullptr;
   return handle_dlsym(handle, name);

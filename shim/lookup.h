@@ -17,6 +17,11 @@ void reroute(const char* symbol, void** out, cuuint64_t flags) noexcept;
 /// of cuGetProcAddress. Comes down to route_dlsym().
 void* handle_dlsym(void* handle, const char* name) noexcept;
 
+/// Also each library's own: the same where the global scope is searched (RTLD_DEFAULT, RTLD_NEXT, the
+/// program's handle) by the code at `caller`. kNoSymbol: it would find our function, where without the
+/// library there is none.
+void* handle_global_dlsym(void* handle, const char* name, const void* caller) noexcept;
+
 /// What dlsym shall return where it must be null.
 inline void* const kNoSymbol = reinterpret_cast<void*>(-1);
 

@@ -14,6 +14,7 @@
 #include "shim/process.h"
 #include "shim/real_driver.h"
 #include "shim/record.h"
+#include "shim/unknown_binding.h"
 
 namespace tidepool::shim {
 
@@ -137,6 +138,7 @@ void remove(const ManagedDevice& gone) noexcept {
 const ManagedDevice* manage(CUcontext context) noexcept {
   if (const ManagedDevice* device = managed_in(context)) return device;
   if (manages_nothing()) return nullptr;
+  const UnknownBinding unknown;
   const std::lock_guard guard(g_lock);
   if (const ManagedDevice* device = managed_in(context)) return device;
   const CUdevice ordinal = device_of(context);
@@ -148,6 +150,11 @@ const ManagedDevice* manage(CUcontext context) noexcept {
   }
   const ManagedDevice* const added = add(ordinal);
   if (added == nullptr) g_gave_up |= std::uint64_t{1} << ordinal;
+  // Calls that go past us may name anything at any time. There is nothing yet that could not stay.
+  if (added != nullptr && unknown) {
+    report<Msg::TP1012>(unknown.name.data());
+    (void)added->runtime->freeze(unknown.name.data());
+  }
   settle_outside(ordinal);  // with what was allocated before
   return added;
 }

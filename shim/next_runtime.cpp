@@ -163,8 +163,9 @@ bool is_ours(const void* function) noexcept {
 
 // The loader's own order: the global scope, then the module's own.
 void* find_in_scope(const char* name, const link_map* caller) noexcept {
-  // NCCL's functions have none.
-  const char* const version = caller != nullptr && !is_nccls(name) ? version_asked_by(caller) : nullptr;
+  // The functions of NCCL and of the driver have none.
+  const bool has_versions = std::strncmp(name, "cuda", 4) == 0;
+  const char* const version = caller != nullptr && has_versions ? version_asked_by(caller) : nullptr;
   void* next = look(RTLD_NEXT, name, nullptr);
   // Another preloaded tool has no versions and serves them all, which dlvsym does not say; a runtime has one.
   if (next != nullptr && version != nullptr && module_of(next).owner == Owner::kCudart) {
@@ -206,8 +207,25 @@ bool is_only_nccl(RuntimeHook hook, const void* function) noexcept {
   return function != nullptr && is_nccls(name) && find_anywhere(name) == function;
 }
 
-bool is_runtime_visible(RuntimeHook hook, const void* caller) noexcept {
-  return find_in_scope(runtime_hook_name(hook), place_of(caller).map) != nullptr;
+bool is_visible(const char* symbol, const void* caller) noexcept {
+  return find_in_scope(symbol, place_of(caller).map) != nullptr;
+}
+
+// The loader lists modules in the order in which it searches them.
+bool is_before(const void* code, const void* other) noexcept {
+  struct Search {
+    std::uintptr_t one, other;
+    bool is_first = false;
+  };
+  const auto start_of = [](const link_map* map) noexcept { return map != nullptr ? map->l_addr : 0; };
+  Search search{start_of(place_of(code).map), start_of(place_of(other).map)};
+  const auto look_at = [](dl_phdr_info* module, std::size_t, void* context) noexcept {
+    auto& wanted = *static_cast<Search*>(context);
+    wanted.is_first = module->dlpi_addr == wanted.one;
+    return wanted.is_first || module->dlpi_addr == wanted.other ? 1 : 0;
+  };
+  ::dl_iterate_phdr(look_at, &search);
+  return search.is_first;
 }
 
 }  // namespace tidepool::shim

@@ -17,7 +17,11 @@ void* next_runtime(RuntimeHook hook, const void* caller) noexcept;
 /// link none.
 bool is_only_nccl(RuntimeHook hook, const void* function) noexcept;
 
-/// True if code at `caller` would find the function's symbol without this library. Asks the loader.
-bool is_runtime_visible(RuntimeHook hook, const void* caller) noexcept;
+/// True if a search of the global scope by the code at `caller` would find the symbol without this library.
+/// Asks the loader.
+bool is_visible(const char* symbol, const void* caller) noexcept;
+
+/// True if the loader searches the first one's module before the other's. Asks the loader.
+bool is_before(const void* code, const void* other) noexcept;
 
 }  // namespace tidepool::shim

@@ -20,6 +20,35 @@ extern "C" int tp_test_position();
 namespace tidepool::test {
 namespace {
 
+// That this library has functions of the driver and of the CUDA runtime makes no program believe that there
+// is one.
+void find_nothing() {
+  for (void* const scope : {RTLD_DEFAULT, RTLD_NEXT, dlopen(nullptr, RTLD_NOW)}) {
+    for (const char* name :
+         {"cudaMalloc", "cuInit", "cuMemAlloc_v2", "cuMemFree_v9", "cuLaunchKernel_ptsz"}) {
+      if (scope == RTLD_NEXT && std::strcmp(name, "cudaMalloc") == 0) continue;  // a wrapper's question
+      (void)dlerror();
+      EXPECT(dlsym(scope, name) == nullptr);
+      EXPECT(dlerror() != nullptr);
+    }
+  }
+}
+
+// Once the driver is there for everybody, its functions are, and ours in front of them.
+void find_globally() {
+  find_nothing();
+  EXPECT(dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) != nullptr);
+  for (void* const scope : {RTLD_DEFAULT, RTLD_NEXT, dlopen(nullptr, RTLD_NOW)}) {
+    EXPECT(dlsym(scope, "cuMemAlloc_v2") == nullptr);
+    EXPECT(is_hook(dlsym(scope, "cuMemFree_v2")) && is_hook(dlsym(scope, "cuLaunchKernel")));
+    EXPECT(dlsym(scope, "cuMemFree_v8") == nullptr);
+    EXPECT(is_drivers(dlsym(scope, "cuNewerEntry")));
+    void* const newer = dlsym(scope, "cuMemFree_v9");
+    EXPECT(is_hook(newer));
+    EXPECT(reinterpret_cast<int (*)(int, int)>(newer)(40, 2) == 42);
+  }
+}
+
 void dlsym_door() {
   for (const char* name : {"cuMemAlloc_v2", "cuLaunchKernel", "cuLaunchKernel_ptsz", "cuMemcpyHtoD_v2_ptds",
                            "cuGetProcAddress_v2", "cuStreamDestroy_v2"}) {
@@ -246,7 +275,10 @@ void budget_changes() {
 // A driver that is newer than the table (newer_driver.cpp).
 void newer_driver() {
   // The first call of all makes the library load the driver, whose constructor calls a hook.
-  void* const known = dlsym(RTLD_DEFAULT, "cuMemFree_v2");
+  const std::string_view preload = std::getenv("LD_PRELOAD");
+  void* const us = dlopen(preload.substr(preload.rfind(':') + 1).data(), RTLD_NOW | RTLD_NOLOAD);
+  EXPECT(us != nullptr);
+  void* const known = dlsym(us, "cuMemFree_v2");
   EXPECT(is_hook(known));
   EXPECT(reinterpret_cast<decltype(&cuMemFree_v2)>(known)(0) != CUDA_SUCCESS);
   EXPECT(is_drivers(dlsym(driver(), "cuNewerEntry")));
@@ -317,6 +349,10 @@ int main(int argc, char** argv) {
     budget_changes();
   else if (which == "newer_driver")
     newer_driver();
+  else if (which == "find_nothing")
+    find_nothing();
+  else if (which == "find_globally")
+    find_globally();
   else if (which == "fork_after_start")
     fork_after_start();
   else if (which == "fork_before_start")

@@ -1,21 +1,25 @@
-// A libcuda.so.1 with a version of cuMemFree that nobody has seen yet, and an entry of a name that nobody
-// hooks.
-
-#include <dlfcn.h>
+// A libcuda.so.1 of a few functions that is new: it has a version of cuMemFree that nobody has seen yet, and
+// an entry of a name that nobody hooks.
 
 extern "C" {
+__attribute__((visibility("default"), noipa)) int cuMemFree_v2(unsigned long long) {
+  return 3;  // CUDA_ERROR_NOT_INITIALIZED
+}
 __attribute__((visibility("default"))) int cuMemFree_v9(int a, int b) {
   return a + b;
 }
 __attribute__((visibility("default"))) int cuNewerEntry() {
   return 0;
 }
+__attribute__((visibility("default"))) int cuInit(unsigned) {
+  return 0;
+}
+__attribute__((visibility("default"))) int cuLaunchKernel() {
+  return 0;
+}
 }
 
-// As wrappers around a driver do: uses, while it is being loaded, what the process knows by the driver's
-// names.
+// What it calls by a name that others can define is found in front of it, while it is being loaded as well.
 __attribute__((constructor)) static void on_load() {
-  if (void* const known = dlsym(RTLD_DEFAULT, "cuMemFree_v2")) {
-    (void)reinterpret_cast<int (*)(unsigned long long)>(known)(0);
-  }
+  (void)cuMemFree_v2(0);
 }

@@ -253,14 +253,41 @@ TEST_CASE("shim: a reset, or the end of a pool, that fails has ended nothing") {
                      false}));
 }
 
-TEST_CASE("shim: dlsym guards a hooked name in a version that the table does not have") {
+namespace {
+/// Without any driver, but for the one in `folder`.
+void expect_passes_without(const std::string& which, const std::string& folder,
+                           const std::string& is_disabled) {
   std::string preload = preload_first();
   if (!preload.empty()) preload += ':';
-  expect_passes(run({{kDoorProbe, "newer_driver"},
+  INFO(which);
+  expect_passes(run({{kDoorProbe, which},
                      "",
-                     {{"LD_PRELOAD", preload + kLibrary}, {"LD_LIBRARY_PATH", built("lib/newer_driver")}},
+                     {{"LD_PRELOAD", preload + kLibrary},
+                      {"LD_LIBRARY_PATH", built(folder)},
+                      {"TIDEPOOL_DISABLE", is_disabled}},
                      false,
                      false}));
+}
+}  // namespace
+
+TEST_CASE("shim: dlsym guards a hooked name in a version that the table does not have") {
+  expect_passes_without("newer_driver", "lib/newer_driver", "0");
+  expect_passes_without("find_globally", "lib/newer_driver", "0");
+}
+
+// What MPI libraries, UCX and hwloc take for a driver.
+TEST_CASE("shim: where there is no driver a search of the global scope finds none") {
+  expect_passes_without("find_nothing", "lib/no_driver", "0");
+  expect_passes_without("find_nothing", "lib/no_driver", "1");
+  expect_passes(probe("find_nothing"));  // one that is loaded for somebody else
+}
+
+TEST_CASE("shim: everything stays where a program is linked to a version that the table does not have") {
+  const Outcome got =
+      run({{kSimgpu, "--", kTidepool, "run", "--", built("tests/bound_probe")}, "", {}, false, false});
+  expect_passes(got);
+  CHECK(got.err.find("TP1012") != std::string::npos);
+  CHECK(got.err.find("cuMemFree_v9") != std::string::npos);
 }
 
 // pyg PR#10810: a child of a process that uses CUDA only forwards.

@@ -26,7 +26,7 @@ Outcome bare(std::vector<std::string> words, const std::string& behind = "", Var
 /// Calls a driver function that the library exports, in a process without a driver.
 const std::vector<std::string> kCallWithoutDriver = {
     "/usr/bin/python3", "-c",
-    "import ctypes; print(ctypes.CDLL(None)['cuMemFree_v2'](ctypes.c_ulonglong(0)) != 0)"};
+    "import ctypes; print(ctypes.CDLL('" + kLibrary + "')['cuMemFree_v2'](ctypes.c_ulonglong(0)) != 0)"};
 
 TEST_CASE("surroundings: without a driver the program runs, and one line says so", "[plain]") {
   const std::string line =

@@ -105,6 +105,11 @@ void* handle_dlsym(void* handle, const char* name) noexcept {
   return route_dlsym(handle, name);
 }
 
+// Such a search finds the exported names by itself.
+void* handle_global_dlsym(void*, const char*, const void*) noexcept {
+  return nullptr;
+}
+
 // It has none.
 void* handle_library_dlsym(void*, const char*, const void*) noexcept {
   return nullptr;
