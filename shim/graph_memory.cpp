@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <deque>
 #include <mutex>
 #include <new>
-#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -15,31 +15,36 @@
 #include "shim/make_way.h"
 #include "shim/managed.h"
 #include "shim/outside_memory.h"
+#include "shim/ownership.h"
 #include "shim/real_driver.h"
 
 namespace tidepool::shim {
 namespace {
 
-/// What the allocation nodes of a graph ask for. Of several devices the first one's.
+/// What the allocation nodes of a graph ask for on one device.
 struct Demand {
-  CUdevice device = -1;  // -1: none
-  Bytes all;             // the most that launches take: nodes may share what they do not need at once
-  Bytes largest;         // the least
-
-  void add(CUdevice on, Bytes size) noexcept {
-    if (device == -1) device = on;
-    if (device != on) return;
-    all += size;
-    largest = std::max(largest, size);
-  }
+  CUdevice device;
+  Bytes all;      // the most that launches take: nodes may share what they do not need at once
+  Bytes largest;  // the least
 };
+
+/// The same, each device once.
+using Demands = std::vector<Demand>;
+
+void add_to(Demands& demands, CUdevice device, Bytes size) noexcept {
+  const auto is_there = [device](const Demand& demand) { return demand.device == device; };
+  auto at = std::find_if(demands.begin(), demands.end(), is_there);
+  if (at == demands.end()) at = demands.insert(at, Demand{device, {}, {}});
+  at->all += size;
+  at->largest = std::max(at->largest, size);
+}
 
 /// Instances of graphs that allocate.
 class Instances {
  public:
-  void add(CUgraphExec instance, const Demand& demand) noexcept {
+  void add(CUgraphExec instance, const Demands& demands) noexcept {
     const std::lock_guard guard(lock_);
-    known_.insert_or_assign(instance, Known{demand, true});
+    known_.insert_or_assign(instance, Known{demands, true});
   }
   /// What it was, for put_back(); none: it is not known.
   auto take(CUgraphExec instance) noexcept {
@@ -53,18 +58,21 @@ class Instances {
   }
   void remove_of(CUdevice device) noexcept {
     const std::lock_guard guard(lock_);
-    for (auto at = known_.begin(); at != known_.end();) {
-      at = at->second.demand.device == device ? known_.erase(at) : std::next(at);
+    for (auto& [instance, known] : known_) {
+      std::erase_if(known.demands, [device](const Demand& demand) { return demand.device == device; });
     }
+    std::erase_if(known_, [](const auto& entry) { return entry.second.demands.empty(); });
   }
-  /// What an instance demands; nothing of what the driver is sure to have already. None: it is not known.
-  std::optional<Demand> run(CUgraphExec instance) noexcept {
+  /// What an instance demands; nothing of what the driver is sure to have already. Empty: it is not known.
+  Demands run(CUgraphExec instance) noexcept {
     const std::lock_guard guard(lock_);
     const auto found = known_.find(instance);
-    if (found == known_.end()) return std::nullopt;
-    Demand demand = found->second.demand;
-    if (!found->second.is_new) demand.all = demand.largest = Bytes();
-    return demand;
+    if (found == known_.end()) return {};
+    Demands demands = found->second.demands;
+    if (!found->second.is_new) {
+      for (Demand& demand : demands) demand.all = demand.largest = Bytes();
+    }
+    return demands;
   }
   /// It has run once.
   void has_run(CUgraphExec instance) noexcept {
@@ -76,14 +84,16 @@ class Instances {
     const std::lock_guard guard(lock_);
     Bytes sum;
     for (const auto& [instance, known] : known_) {
-      if (known.demand.device == device) sum += known.demand.all;
+      for (const Demand& demand : known.demands) {
+        if (demand.device == device) sum += demand.all;
+      }
     }
     return sum;
   }
 
  private:
   struct Known {
-    Demand demand;
+    Demands demands;
     bool is_new;
   };
   std::mutex lock_;
@@ -108,7 +118,7 @@ Bytes held_by_graphs(CUdevice device) noexcept {
   return Bytes(held);
 }
 
-void add_demand(CUgraph graph, Demand& demand) noexcept {
+void add_demands(CUgraph graph, Demands& demands) noexcept {
   const RealDriver& driver = active_driver();
   std::size_t count = 0;
   if (driver.cuGraphGetNodes(graph, nullptr, &count) != CUDA_SUCCESS || count == 0) return;
@@ -121,22 +131,22 @@ void add_demand(CUgraph graph, Demand& demand) noexcept {
     CUDA_MEM_ALLOC_NODE_PARAMS params{};
     if (kind == CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
         driver.cuGraphMemAllocNodeGetParams(node, &params) == CUDA_SUCCESS) {
-      demand.add(params.poolProps.location.id, Bytes(params.bytesize));
+      add_to(demands, params.poolProps.location.id, Bytes(params.bytesize));
     } else if (kind == CU_GRAPH_NODE_TYPE_GRAPH &&
                driver.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS) {
-      add_demand(child, demand);
+      add_demands(child, demands);
     }
   }
 }
 
-Demand demand_of(CUgraph graph) noexcept {
-  Demand demand;
+Demands demands_of(CUgraph graph) noexcept {
+  Demands demands;
   const RealDriver& driver = active_driver();
   const bool can = driver.cuGraphGetNodes != nullptr && driver.cuGraphNodeGetType != nullptr &&
                    driver.cuGraphMemAllocNodeGetParams != nullptr &&
                    driver.cuGraphChildGraphNodeGetGraph != nullptr;
-  if (can && g_allocates.load(std::memory_order_acquire)) add_demand(graph, demand);
-  return demand;
+  if (can && g_allocates.load(std::memory_order_acquire)) add_demands(graph, demands);
+  return demands;
 }
 
 // What graphs that are gone have left is room too.
@@ -149,20 +159,29 @@ bool trim(CUdevice device) noexcept {
   return held_by_graphs(device) < before;
 }
 
-// `demand`: of what the driver does not have yet.
-CUresult take(const char* what, const Demand& demand, DriverCall call) noexcept {
-  const ManagedDevice* const managed = managed_on(demand.device);
-  const Bytes capacity = managed != nullptr ? managed->runtime->capacity() : demand.all;
-  std::optional<Room> least(std::in_place, demand.device, demand.largest);
-  if (!least->is_made() && trim(demand.device)) least.emplace(demand.device, demand.largest);
-  if (!least->is_made()) {
-    report<Msg::TP2103>(what, BytesText(demand.largest).c_str(), BytesText(capacity).c_str());
-    return CUDA_ERROR_OUT_OF_MEMORY;
+// `demands`: of what the driver does not have yet.
+CUresult take(const char* what, const Demands& demands, DriverCall call) noexcept {
+  std::deque<Room> rooms;
+  Bytes here;  // of the current device
+  const CUdevice current = current_device();
+  for (const Demand& demand : demands) {
+    rooms.emplace_back(demand.device, demand.largest);
+    if (!rooms.back().is_made() && trim(demand.device)) {
+      rooms.pop_back();
+      rooms.emplace_back(demand.device, demand.largest);
+    }
+    const ManagedDevice* const managed = managed_on(demand.device);
+    const Bytes capacity = managed != nullptr ? managed->runtime->capacity() : demand.all;
+    if (!rooms.back().is_made()) {
+      report<Msg::TP2103>(what, BytesText(demand.largest).c_str(), BytesText(capacity).c_str());
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    // Whether it takes the rest nobody knows: as far as blocks can make way they do.
+    rooms.emplace_back(demand.device, std::min(demand.all, capacity) - demand.largest);
+    if (demand.device == current) here = demand.all;
   }
-  // Whether it takes the rest nobody knows: as far as blocks can make way they do.
-  const Room rest(demand.device, std::min(demand.all, capacity) - demand.largest);
-  const CUresult result = with_room(call, demand.all);
-  set_graph_bytes(demand.device, held_by_graphs(demand.device));
+  const CUresult result = with_room(call, here);
+  for (const Demand& demand : demands) set_graph_bytes(demand.device, held_by_graphs(demand.device));
   return result;
 }
 
@@ -178,24 +197,26 @@ Demand missing(Demand demand, Bytes of_others) noexcept {
 
 CUresult make_allocation_node(const char* what, CUdevice device, Bytes size, DriverCall call) noexcept {
   g_allocates.store(true, std::memory_order_release);
-  return take(what, {device, size, size}, call);
+  return take(what, {{device, size, size}}, call);
 }
 
 CUresult make_instance(const char* what, CUgraph graph, const CUgraphExec* out, DriverCall call) noexcept {
-  const Demand demand = demand_of(graph);
-  if (demand.device == -1) return with_room(call);
-  const Bytes others = instances().demand_on(demand.device);
-  const CUresult result = take(what, missing(demand, others), call);
-  if (result == CUDA_SUCCESS) instances().add(*out, demand);
+  const Demands demands = demands_of(graph);
+  if (demands.empty()) return with_room(call);
+  Demands lacking;
+  for (const Demand& demand : demands)
+    lacking.push_back(missing(demand, instances().demand_on(demand.device)));
+  const CUresult result = take(what, lacking, call);
+  if (result == CUDA_SUCCESS) instances().add(*out, demands);
   return result;
 }
 
 CUresult run_instance(const char* what, CUgraphExec instance, DriverCall call) noexcept {
-  std::optional<Demand> demand;
-  if (g_allocates.load(std::memory_order_acquire)) demand = instances().run(instance);
-  if (!demand) return with_room(call);
-  const Bytes others = instances().demand_on(demand->device) - demand->all;
-  const CUresult result = take(what, missing(*demand, others), call);
+  Demands demands;
+  if (g_allocates.load(std::memory_order_acquire)) demands = instances().run(instance);
+  if (demands.empty()) return with_room(call);
+  for (Demand& demand : demands) demand = missing(demand, instances().demand_on(demand.device) - demand.all);
+  const CUresult result = take(what, demands, call);
   if (result == CUDA_SUCCESS) instances().has_run(instance);
   return result;
 }

@@ -20,6 +20,15 @@ CUdevice device_of(CUcontext context) noexcept {
   return device;
 }
 
+CUdevice device_of_stream(CUstream stream) noexcept {
+  const bool is_current = stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+  if (is_current) return current_device();
+  CUcontext context = nullptr;
+  const auto ask = active_driver().runtime.cuStreamGetCtx;
+  const CUresult asked = ask_again([&] { return ask(stream, &context); });
+  return asked == CUDA_SUCCESS ? device_of(context) : current_device();
+}
+
 CUdevice note_outside(CUdeviceptr at, std::size_t size, const char* library) noexcept {
   const runtime::DriverTable& driver = active_driver().runtime;
   OutsideMemory memory{at, Bytes(size), -1, nullptr, library};

@@ -13,6 +13,7 @@
 #include "shim/module_owner.h"
 #include "shim/observe.h"
 #include "shim/outside_memory.h"
+#include "shim/pools.h"
 #include "shim/real_driver.h"
 #include "shim/runtime_door.h"
 
@@ -33,6 +34,9 @@ CUdevice device_of(CUcontext context) noexcept;
 
 /// Can kernels and copies of the first device get to memory of the second?
 bool can_reach(CUdevice user, CUdevice owner) noexcept;
+
+/// The device on which work in the stream runs; -1 where the driver does not say.
+CUdevice device_of_stream(CUstream stream) noexcept;
 
 /// Counts memory that the driver gave in the current context. Returns the device that it is on.
 CUdevice note_outside(CUdeviceptr at, std::size_t size, const char* library) noexcept;
@@ -62,6 +66,19 @@ inline bool is_for_graph(bool per_thread, std::size_t, CUstream stream) noexcept
 inline bool is_for_graph(bool per_thread, std::size_t, CUmemoryPool, CUstream stream) noexcept {
   return is_capturing(stream, per_thread);
 }
+
+/// On which device the memory will be, as far as that can be told before the call.
+template <class... Rest>
+CUdevice device_for(Rest...) noexcept {
+  return current_device();
+}
+inline CUdevice device_for(std::size_t, CUstream stream) noexcept {
+  return device_of_stream(stream);
+}
+inline CUdevice device_for(std::size_t, CUmemoryPool pool, CUstream stream) noexcept {
+  const CUdevice device = device_of_pool(pool);
+  return device >= 0 ? device : device_of_stream(stream);
+}
 }  // namespace detail
 
 /// The real allocation function, for memory that is not managed, for whatever reason: room is made for what
@@ -75,7 +92,7 @@ struct OutsideCall {
   template <class... Rest>
   [[gnu::noinline, gnu::cold]] CUresult operator()(CUdeviceptr* out, Rest... rest) const noexcept {
     const Bytes size = detail::asked(rest...);
-    const CUdevice here = current_device();
+    const CUdevice here = detail::device_for(rest...);
     if (detail::is_for_graph(kPerThread, rest...)) {
       const auto make = [&] { return call(out, rest...); };
       return make_allocation_node(C::kName, here, size, make);

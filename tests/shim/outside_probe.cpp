@@ -208,6 +208,62 @@ void graph_memory(CUgraph (*make)()) {
   EXPECT(free_memory() == 4 * kMiB);
 }
 
+// On two devices with a budget of 64 MiB each: graphs that allocate on the second while the first is current,
+// by its stream and by nodes for both.
+void graph_of_two() {
+  CUcontext contexts[2];
+  CUstream stream = nullptr;
+  EXPECT(DRIVER(cuInit)(0) == CUDA_SUCCESS);
+  for (const int device : {0, 1}) {
+    EXPECT(DRIVER(cuDevicePrimaryCtxRetain)(&contexts[device], device) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuCtxSetCurrent)(contexts[device]) == CUDA_SUCCESS);
+    for (int i = 0; i < 6; ++i) (void)filled(10 * kMiB);
+  }
+  EXPECT(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+  const auto free_on = [&](int device) {
+    EXPECT(DRIVER(cuCtxSetCurrent)(contexts[device]) == CUDA_SUCCESS);
+    return free_memory();
+  };
+  EXPECT(free_on(1) == 4 * kMiB && free_on(0) == 4 * kMiB);
+
+  CUgraph graph = nullptr;
+  CUdeviceptr at = 0;
+  EXPECT(DRIVER(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuMemAllocAsync)(&at, 20 * kMiB, stream) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuMemFreeAsync)(at, stream) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuStreamEndCapture)(stream, &graph) == CUDA_SUCCESS);
+  CUgraphExec instance = instance_of(graph);
+  EXPECT(DRIVER(cuGraphLaunch)(instance, stream) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuStreamSynchronize)(stream) == CUDA_SUCCESS);
+  EXPECT(free_on(1) == 0 && free_on(0) == 4 * kMiB);
+  EXPECT(DRIVER(cuGraphExecDestroy)(instance) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuGraphDestroy)(graph) == CUDA_SUCCESS);
+  for (const int device : {0, 1}) EXPECT(DRIVER(cuDeviceGraphMemTrim)(device) == CUDA_SUCCESS);
+  EXPECT(free_on(1) == 4 * kMiB && free_on(0) == 4 * kMiB);
+
+  CUgraphNode before = nullptr;
+  EXPECT(DRIVER(cuGraphCreate)(&graph, 0) == CUDA_SUCCESS);
+  for (const int device : {0, 1}) {
+    CUDA_MEM_ALLOC_NODE_PARAMS wanted{};
+    wanted.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    wanted.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+    wanted.bytesize = static_cast<std::size_t>(20 + 10 * device) * kMiB;
+    CUgraphNode node = nullptr;
+    EXPECT(DRIVER(cuGraphAddMemAllocNode)(&node, graph, &before, before != nullptr, &wanted) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuGraphAddMemFreeNode)(&before, graph, &node, 1, wanted.dptr) == CUDA_SUCCESS);
+  }
+  instance = instance_of(graph);
+  // Trimmed, it is taken again by the launch.
+  for (int round = 0; round < 3; ++round) {
+    EXPECT(DRIVER(cuGraphLaunch)(instance, nullptr) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuCtxSynchronize)() == CUDA_SUCCESS);
+  }
+  for (const int device : {0, 1}) {
+    EXPECT(free_on(device) == 0);
+    (void)filled(10 * kMiB);
+  }
+}
+
 }  // namespace
 }  // namespace tidepool::test
 
@@ -228,6 +284,8 @@ int main(int argc, char** argv) {
     graph_memory(&captured_graph);
   else if (which == "made_graph")
     graph_memory(&made_graph);
+  else if (which == "graph_of_two")
+    graph_of_two();
   else
     return 2;
   std::puts("as expected");

@@ -71,4 +71,16 @@ TEST_CASE("outside: what graphs allocate is counted, has room, and is refused be
   }
 }
 
+TEST_CASE("outside: what a graph allocates on two devices counts on each") {
+  const DeviceRun got =
+      probe("graph_of_two", {"--device", "h100", "--device", "h100"}, {"--device-budget", "64MiB"});
+  std::size_t devices = 0;
+  for (std::size_t at = 0; (at = got.report.find("\"physical_peak_bytes\":", at)) != std::string::npos;
+       ++at) {
+    CHECK(std::strtoull(got.report.c_str() + at + 22, nullptr, 10) <= 64 * kMiB);
+    ++devices;
+  }
+  CHECK(devices >= 2);
+}
+
 }  // namespace tidepool::test
