@@ -20,8 +20,5 @@ TP_HANDLE(cuModuleLoadFatBinary, kRoom)
 TP_HANDLE(cuModuleGetFunction, kRoom)
 TP_HANDLE(cuLibraryLoadData, kRoom)
 TP_HANDLE(cuLibraryLoadFromFile, kRoom)
-TP_HANDLE(cuArrayCreate_v2, kRoom)
-TP_HANDLE(cuArray3DCreate_v2, kRoom)
-TP_HANDLE(cuMipmappedArrayCreate, kRoom)
 
 }  // namespace tidepool::shim

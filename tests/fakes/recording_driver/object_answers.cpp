@@ -3,6 +3,8 @@
 
 #include <cuda.h>
 
+#include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 
@@ -29,6 +31,12 @@ CUresult allocate_host(void** out, std::size_t size) {
 }
 CUresult free_host(void* at) {
   std::free(at);
+  return CUDA_SUCCESS;
+}
+// Handles that are told apart; as many as programs of tests make.
+CUresult make_array(void** out) {
+  static std::atomic<std::uintptr_t> last{0x7000'0000'0000};
+  *out = reinterpret_cast<void*>(last += 64);
   return CUDA_SUCCESS;
 }
 CUresult give_context(CUcontext* out) {
@@ -65,6 +73,9 @@ std::span<const NullEntry> object_answers() {
       entry("cuMemAllocHost_v2", &allocate_host),
       entry("cuMemHostAlloc", &allocate_host),
       entry("cuMemFreeHost", &free_host),
+      entry("cuArrayCreate_v2", &make_array),
+      entry("cuArray3DCreate_v2", &make_array),
+      entry("cuMipmappedArrayCreate", &make_array),
       entry("cuCtxCreate_v2", &give_context),
       entry("cuCtxCreate_v3", &give_context),
       entry("cuCtxCreate_v4", &give_context),

@@ -61,6 +61,8 @@ constexpr Expected kExpected[] = {
     {"cuCtxDetach", Treatment::kPassed},
     {"cuModuleUnload", Treatment::kPassed},
     {"cuLibraryUnload", Treatment::kPassed},
+    {"cuArrayDestroy", Treatment::kPassed},
+    {"cuMipmappedArrayDestroy", Treatment::kPassed},
     {"cuDevicePrimaryCtxRelease", Treatment::kPassed},
     {"cuDevicePrimaryCtxRelease_v2", Treatment::kSpecial},
     {"cuDevicePrimaryCtxReset", Treatment::kPassed},
