@@ -98,16 +98,25 @@ Status DriverDevice::read_facts() noexcept {
   if (granularity == 0 || MiB(2).count() % granularity != 0) return Status(CUDA_ERROR_NOT_SUPPORTED);
   total_ = Bytes(total);
   granularity_ = Bytes(granularity);
+  int can = 0;
+  const auto ask = [&] {
+    return driver_.cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+                                        ordinal_);
+  };
+  // A driver that does not know the question has no such memory; an answer that fails once is asked for
+  // again.
+  is_open_to_rdma_ = (ask() == CUDA_SUCCESS || ask() == CUDA_SUCCESS) && can != 0;
   return kOk;
 }
 
 // Exportable from the start: memory that one process lends to another is handed over as a file descriptor,
-// and a handle cannot become exportable later.
+// and a handle cannot become exportable later. Nor open to network adapters, as memory of cuMemAlloc is.
 CUmemAllocationProp DriverDevice::properties() const noexcept {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, ordinal_};
   properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  properties.allocFlags.gpuDirectRDMACapable = is_open_to_rdma_ ? 1 : 0;
   return properties;
 }
 

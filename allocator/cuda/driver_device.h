@@ -81,6 +81,8 @@ class DriverDevice final : public Device {
   std::atomic<std::uint64_t> peers_{0};
   Bytes total_;
   Bytes granularity_;
+  bool is_open_to_rdma_ =
+      false;  ///< memory by handle can be reached by network adapters, if that is asked for
   ContentHasher hasher_;
 };
 

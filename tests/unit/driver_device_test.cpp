@@ -15,6 +15,9 @@ namespace {
 CUstreamCaptureStatus g_status = CU_STREAM_CAPTURE_STATUS_NONE;
 int g_relaxed = 0;  ///< exchanges of the thread's capture mode
 int g_records = 0;
+int g_rdma = 0;                 ///< what the driver answers of it
+int g_refused_questions = 0;    ///< so many are
+unsigned g_asked_for_rdma = 9;  ///< by the last cuMemCreate
 
 std::thread g_capturer;               ///< begins a capture while a call of ours is under way
 std::atomic<bool> g_captured{false};  ///< as the driver sees it
@@ -43,6 +46,17 @@ DriverTable driver_of_stubs() {
   driver.cuMemGetAllocationGranularity = [](std::size_t* bytes, const CUmemAllocationProp*,
                                             CUmemAllocationGranularity_flags) {
     *bytes = std::size_t{2} << 20;
+    return CUDA_SUCCESS;
+  };
+  driver.cuDeviceGetAttribute = [](int* value, CUdevice_attribute attribute, CUdevice) {
+    if (g_refused_questions > 0) return --g_refused_questions, CUDA_ERROR_UNKNOWN;
+    *value = attribute == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED ? g_rdma : 0;
+    return CUDA_SUCCESS;
+  };
+  driver.cuMemCreate = [](CUmemGenericAllocationHandle* handle, std::size_t,
+                          const CUmemAllocationProp* wanted, unsigned long long) {
+    g_asked_for_rdma = wanted->allocFlags.gpuDirectRDMACapable;
+    *handle = 7;
     return CUDA_SUCCESS;
   };
   driver.cuCtxGetCurrent = [](CUcontext* context) {
@@ -96,6 +110,17 @@ TEST_CASE("driver device: a stream that is being captured is neither recorded in
 // Between the question whether anything is captured and the call of the driver.
 TEST_CASE("driver device: a capture that another thread begins waits for the calls that do not know of it") {
   DriverTable driver = driver_of_stubs();
+  driver.cuDeviceGetAttribute = [](int* value, CUdevice_attribute attribute, CUdevice) {
+    if (g_refused_questions > 0) return --g_refused_questions, CUDA_ERROR_UNKNOWN;
+    *value = attribute == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED ? g_rdma : 0;
+    return CUDA_SUCCESS;
+  };
+  driver.cuMemCreate = [](CUmemGenericAllocationHandle* handle, std::size_t,
+                          const CUmemAllocationProp* wanted, unsigned long long) {
+    g_asked_for_rdma = wanted->allocFlags.gpuDirectRDMACapable;
+    *handle = 7;
+    return CUDA_SUCCESS;
+  };
   driver.cuCtxGetCurrent = [](CUcontext* context) {
     if (!g_capturer.joinable()) capture_elsewhere();
     *context = reinterpret_cast<CUcontext>(std::uintptr_t{1});
@@ -148,6 +173,24 @@ TEST_CASE("driver device: a capture does not wait for all that another thread wa
   g_capturer.join();
   CHECK(device->synchronize() == Status(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED));
   end_captures(1);
+}
+
+// Mooncake#2511: memory that adapters cannot register.
+TEST_CASE("driver device: memory is open to network adapters where the device can have it so") {
+  const DriverTable driver = driver_of_stubs();
+  const auto asked_for = [&](int can, int refused) {
+    g_rdma = can;
+    g_refused_questions = refused;
+    const auto device = DriverDevice::create(driver, 0);
+    REQUIRE(device.ok());
+    const std::unique_ptr<DriverDevice> owned(*device);
+    REQUIRE(owned->create(MiB(2)).ok());
+    return g_asked_for_rdma;
+  };
+  CHECK(asked_for(1, 0) == 1);
+  CHECK(asked_for(0, 0) == 0);
+  CHECK(asked_for(1, 1) == 1);
+  CHECK(asked_for(1, 2) == 0);
 }
 
 }  // namespace tidepool::runtime
