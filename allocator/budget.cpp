@@ -11,8 +11,9 @@
 namespace tidepool::runtime {
 namespace {
 
-void say_needed(Bytes asked, Bytes needed, Bytes kept) noexcept {
-  report<Msg::TP2007>(BytesText(asked).c_str(), BytesText(needed).c_str(), BytesText(kept).c_str());
+void say_needed(const Device& device, Bytes asked, Bytes needed, Bytes kept) noexcept {
+  report_on<Msg::TP2007>(device.number(), BytesText(asked).c_str(), BytesText(needed).c_str(),
+                         BytesText(kept).c_str());
 }
 
 /// The words of events.def.
@@ -68,7 +69,7 @@ BudgetOutcome Runtime::change_budget(Amount budget) noexcept {
     apply_limit();
   });
   outcome.capacity = capacity();
-  if (outcome.limit == BudgetLimit::kNeeded) say_needed(asked, outcome.capacity, residency_.kept());
+  if (outcome.limit == BudgetLimit::kNeeded) say_needed(device_, asked, outcome.capacity, residency_.kept());
   return outcome;
 }
 
@@ -86,14 +87,15 @@ bool Runtime::grow_limit(Bytes limit) noexcept {
     apply_limit();
     listener_.correct(capacity(), BudgetLimit::kNeeded);
   }
-  say_needed(before, capacity(), residency_.kept());
+  say_needed(device_, before, capacity(), residency_.kept());
   emit<Ev::budget>(capacity(), device_.total_memory(), before, kByNeed);
   return limit <= pool_.limit();
 }
 
 void Runtime::shrink_to_budget(BudgetOutcome& outcome) noexcept {
   if (!keep_limit()) {
-    report<Msg::TP2006>(BytesText(capacity()).c_str(), BytesText(pool_.created() + outside()).c_str());
+    report_on<Msg::TP2006>(device_.number(), BytesText(capacity()).c_str(),
+                           BytesText(pool_.created() + outside()).c_str());
   }
   outcome.held = pool_.created() + outside();
 }

@@ -92,7 +92,7 @@ void HandlePool::note_refusal(Status error) const noexcept {
   if (error != kOutOfMemory) {
     report_failed_call("cuMemCreate", error);
   } else if (!is_told.exchange(true, std::memory_order_relaxed)) {
-    report<Msg::TP2008>(BytesText(limit()).c_str(), BytesText(created()).c_str());
+    report_on<Msg::TP2008>(device_.number(), BytesText(limit()).c_str(), BytesText(created()).c_str());
   }
 }
 

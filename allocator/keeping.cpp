@@ -55,7 +55,8 @@ void Residency::release_kept(Block& block) noexcept {
 }
 
 Status Residency::refuse_to_keep(Bytes asked) noexcept {
-  report<Msg::TP2004>(BytesText(asked).c_str(), BytesText(kept()).c_str(), BytesText(pool_.limit()).c_str());
+  report_on<Msg::TP2004>(device_.number(), BytesText(asked).c_str(), BytesText(kept()).c_str(),
+                         BytesText(pool_.limit()).c_str());
   return count_refusal();
 }
 

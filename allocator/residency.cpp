@@ -154,9 +154,9 @@ Status Residency::bring_all(std::span<const BlockId> set, WorkName what) noexcep
     in_the_way = kept() - staying;
   }
   if (!fits(whole + in_the_way)) {
-    report<Msg::TP2001>(WorkName::Text(what).c_str(), BytesText(whole).c_str(),
-                        BytesText(pool_.limit()).c_str(), BytesText(in_the_way).c_str(),
-                        BytesText(whole + in_the_way).c_str());
+    report_on<Msg::TP2001>(device_.number(), WorkName::Text(what).c_str(), BytesText(whole).c_str(),
+                           BytesText(pool_.limit()).c_str(), BytesText(in_the_way).c_str(),
+                           BytesText(whole + in_the_way).c_str());
     return count_refusal();
   }
   if (const std::uint64_t moving = (whole - staying).count();
@@ -333,12 +333,12 @@ Status Residency::count_refusal() noexcept {
 Status Residency::refuse(Bytes asked) noexcept {
   const Bytes movable = pool_.limit() - kept();
   if (asked > movable) {
-    report<Msg::TP2002>(BytesText(asked).c_str(), BytesText(movable).c_str());
+    report_on<Msg::TP2002>(device_.number(), BytesText(asked).c_str(), BytesText(movable).c_str());
   } else if (host_.is_refused()) {
-    report<Msg::TP2009>(BytesText(asked).c_str(), BytesText(host_.pinned()).c_str());
+    report_on<Msg::TP2009>(device_.number(), BytesText(asked).c_str(), BytesText(host_.pinned()).c_str());
   } else {
-    report<Msg::TP2005>(BytesText(asked).c_str(), BytesText(pool_.limit()).c_str(),
-                        BytesText(host_.budget()).c_str());
+    report_on<Msg::TP2005>(device_.number(), BytesText(asked).c_str(), BytesText(pool_.limit()).c_str(),
+                           BytesText(host_.budget()).c_str());
   }
   return count_refusal();
 }

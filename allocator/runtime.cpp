@@ -23,14 +23,15 @@ DeviceResult<Runtime*> Runtime::create(Device& device, const Options& options, B
   const Bytes total = device.total_memory();
   const Bytes capacity = device_capacity_of(options, total);
   if (is_budget_too_small(options, total)) {
-    report<Msg::TP1005>(BytesText(options.device_budget.resolve(total)).c_str(), BytesText(total).c_str(),
-                        BytesText(kLeastDeviceBudget).c_str());
+    report_on<Msg::TP1005>(device.number(), BytesText(options.device_budget.resolve(total)).c_str(),
+                           BytesText(total).c_str(), BytesText(kLeastDeviceBudget).c_str());
   }
   if (is_budget_too_large(options, total))
-    report<Msg::TP1006>(BytesText(options.device_budget.resolve(total)).c_str(), BytesText(total).c_str());
+    report_on<Msg::TP1006>(device.number(), BytesText(options.device_budget.resolve(total)).c_str(),
+                           BytesText(total).c_str());
   if (is_reserve_too_large(options, total)) {
-    report<Msg::TP1007>(BytesText(options.device_reserve.amount.resolve(total)).c_str(),
-                        BytesText(total).c_str(), BytesText(most_device_reserve(total)).c_str());
+    report_on<Msg::TP1007>(device.number(), BytesText(options.device_reserve.amount.resolve(total)).c_str(),
+                           BytesText(total).c_str(), BytesText(most_device_reserve(total)).c_str());
   }
   DeviceResult<Arena*> arena = Arena::create(device, number);
   if (!arena.ok()) return Err{arena.error()};
@@ -357,8 +358,8 @@ Status Runtime::keep_all(WorkName what) noexcept {
     total += block.span;
   });
   if (!residency_.fits(total)) {
-    report<Msg::TP2102>(BytesText(total).c_str(), WorkName::Text(what).c_str(),
-                        BytesText(pool_.limit()).c_str());
+    report_on<Msg::TP2102>(device_.number(), BytesText(total).c_str(), WorkName::Text(what).c_str(),
+                           BytesText(pool_.limit()).c_str());
     return Residency::count_refusal();
   }
   return residency_.keep(live, what);

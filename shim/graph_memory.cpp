@@ -173,7 +173,8 @@ CUresult take(const char* what, const Demands& demands, DriverCall call) noexcep
     const ManagedDevice* const managed = managed_on(demand.device);
     const Bytes capacity = managed != nullptr ? managed->runtime->capacity() : demand.all;
     if (!rooms.back().is_made()) {
-      report<Msg::TP2103>(what, BytesText(demand.largest).c_str(), BytesText(capacity).c_str());
+      report_on<Msg::TP2103>(static_cast<unsigned>(demand.device), what, BytesText(demand.largest).c_str(),
+                             BytesText(capacity).c_str());
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
     // Whether it takes the rest nobody knows: as far as blocks can make way they do.

@@ -108,6 +108,7 @@ void publish_only() noexcept {
 const ManagedDevice* add(CUdevice ordinal) noexcept {
   unsigned slot = 0;
   while (slot < runtime::kMostDevices && managed_in_slot(slot) != nullptr) ++slot;
+  if (any_managed()) name_devices();
   const bool has_place = slot < runtime::kMostDevices && is_known(ordinal);
   const ManagedDevice* const added = has_place ? start(active_driver().runtime, ordinal, slot) : nullptr;
   if (added == nullptr) return nullptr;

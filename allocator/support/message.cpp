@@ -45,6 +45,7 @@ constinit std::atomic<int> g_fd{STDERR_FILENO};
 constinit std::atomic<std::uint64_t> g_device{0};
 constinit std::atomic<std::uint64_t> g_inode{0};
 constinit std::atomic<bool> g_quiet{false};
+constinit std::atomic<bool> g_names_devices{false};
 constinit std::atomic<std::int64_t> g_start_ns{0};
 
 /// "tidepool 83.2s W TP2104 "
@@ -128,11 +129,15 @@ void open_messages(bool quiet) noexcept {
   errno = saved_errno;
 }
 
+void name_devices() noexcept {
+  g_names_devices.store(true, std::memory_order_relaxed);
+}
+
 std::uint64_t times_reported(Msg code) noexcept {
   return g_times[static_cast<std::size_t>(code)].load(std::memory_order_relaxed);
 }
 
-void detail::write_message(Msg code, const char* format, ...) noexcept {
+void detail::write_message(Msg code, int device, const char* format, ...) noexcept {
   const int saved_errno = errno;
   const MessageRow& row = kRows[static_cast<std::size_t>(code)];
   const std::uint64_t before =
@@ -144,9 +149,13 @@ void detail::write_message(Msg code, const char* format, ...) noexcept {
   if (fd >= 0 || is_recorded(row.severity)) {
     constexpr char kLast[] = " (Further ones are only counted.)\n";
     char text[kLongestLine - 64];
+    std::size_t named = 0;
+    if (device != kNoDevice && g_names_devices.load(std::memory_order_relaxed))
+      named = static_cast<std::size_t>(std::snprintf(text, sizeof text, "device %d: ", device));
     va_list args;
     va_start(args, format);
-    std::vsnprintf(text, sizeof text, format, args);  // NOLINT(clang-analyzer-valist.Uninitialized): it is
+    std::vsnprintf(text + named, sizeof text - named, format,
+                   args);  // NOLINT(clang-analyzer-valist.Uninitialized): it is
     va_end(args);
     record(code, row.severity, text);
     char line[kLongestLine];

@@ -37,7 +37,8 @@ struct MessageFormat;
 #include "allocator/support/messages.def"
 #undef TP_MESSAGE
 
-[[gnu::format(printf, 2, 3)]] void write_message(Msg code, const char* format, ...) noexcept;
+inline constexpr int kNoDevice = -1;
+[[gnu::format(printf, 3, 4)]] void write_message(Msg code, int device, const char* format, ...) noexcept;
 }  // namespace detail
 
 /// Opens the way to the user: keeps a duplicate of stderr (close-on-exec, 64 or above) so that a program that
@@ -51,8 +52,16 @@ void open_messages(bool quiet) noexcept;
 /// Hook-safe and thread-safe: no allocation, no lock, no locale.
 template <Msg M, class... Args>
 void report(Args... args) noexcept {
-  detail::write_message(M, detail::MessageFormat<M>::kText, args...);
+  detail::write_message(M, detail::kNoDevice, detail::MessageFormat<M>::kText, args...);
 }
+
+/// The same for a message about a device, which says of which once the process uses several.
+template <Msg M, class... Args>
+void report_on(unsigned device, Args... args) noexcept {
+  detail::write_message(M, static_cast<int>(device), detail::MessageFormat<M>::kText, args...);
+}
+/// The process uses several devices from here on.
+void name_devices() noexcept;
 
 /// How often the message was reported in this process, printed or not.
 std::uint64_t times_reported(Msg code) noexcept;

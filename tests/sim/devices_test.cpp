@@ -148,7 +148,7 @@ TEST_CASE("devices: a program may use the second device alone") {
 
 TEST_CASE("devices: one that is full is told so, and the other goes on") {
   const Run got = expect_checked("fill", {"--device-budget", "24MiB", "--host-budget", "64MiB"});
-  CHECK(got.outcome.err.find("TP2005 out of memory: 4.0 MiB asked") != std::string::npos);
+  CHECK(got.outcome.err.find("TP2005 device 1: out of memory: 4.0 MiB asked") != std::string::npos);
   CHECK(got.outcome.err.find("Out of memory once") != std::string::npos);
 }
 

@@ -52,6 +52,20 @@ TEST_CASE("messages: one line with time, severity, code and text") {
   CHECK(test::matches(text, "tidepool #.%s W TP1002 the driver has no entry cuFuncGetParamInfo. *\n"));
 }
 
+TEST_CASE("messages: what is about a device says of which once there are several") {
+  const std::string text = stderr_of([] {
+    open_messages(false);
+    report_on<Msg::TP2003>(1, "10 s");
+    name_devices();
+    report_on<Msg::TP2003>(1, "10 s");
+    report<Msg::TP2003>("10 s");
+  });
+  CHECK(test::matches(text,
+                      "tidepool #.#s W TP2003 a launch has *\n"
+                      "tidepool #.#s W TP2003 device 1: a launch has *\n"
+                      "tidepool #.#s W TP2003 a launch has *\n"));
+}
+
 TEST_CASE("messages: a message is printed five times and then counted") {
   const std::string text = stderr_of([] {
     open_messages(false);
