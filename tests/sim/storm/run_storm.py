@@ -86,7 +86,8 @@ class Storm:
     def judge(self, program, plain, budget, schedule):
         """What is wrong with this run; None: nothing."""
         small = storm_run.run(
-            self.wanted.build, program, schedule=schedule, budget=budget, options=self.wanted.option
+            self.wanted.build, program, schedule=schedule, budget=budget, options=self.wanted.option,
+            limit_s=self.wanted.limit_s,
         )
         self.runs += 1
         self.refused += small.code == storm_run.OUT_OF_MEMORY
@@ -99,7 +100,7 @@ class Storm:
     def check(self, seed):
         """All runs of one program."""
         program = program_of(seed, self.wanted)
-        plain = storm_run.run(self.wanted.build, program, schedule=seed)
+        plain = storm_run.run(self.wanted.build, program, schedule=seed, limit_s=self.wanted.limit_s)
         self.runs += 1
         wrong = storm_run.wrong_by_itself(plain)
         if wrong:
@@ -153,6 +154,9 @@ def main():
     parser.add_argument("--may-refuse", action="store_true", help="out of memory with a reason is no failure")
     parser.add_argument(
         "--races-of-threads", action="store_true", help="a race is no failure of a program with several threads"
+    )
+    parser.add_argument(
+        "--limit-s", type=float, default=storm_run.LIMIT_S, help="seconds after which a run counts as hanging"
     )
     parser.add_argument("--shrink-s", type=float, default=60, help="seconds for making a failure smaller; 0: none")
     parser.add_argument("--tries", type=int, default=4, help="runs in which a smaller program may fail")

@@ -65,6 +65,10 @@ def run(build, program, *, schedule=1, budget=None, options=(), faults=None, lim
         words = [str(word) for word in words]
         result = Run(words)
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("TIDEPOOL_", "SIMGPU_"))}
+        # A sanitizer's run time, where the build has one, comes before all that is preloaded.
+        first = (build / "tests/preload_first").read_text().strip()
+        if first:
+            environment["LD_PRELOAD"] = first
         with subprocess.Popen(
             words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
         ) as process:
