@@ -126,6 +126,8 @@ class StreamTable {
   /// The entry of a stream; null when kMaxStreams streams are in use (a use of such a stream counts as a use
   /// by all). Lock-free once the stream is known. The per-thread stream is a different one for each thread.
   Stream* find(StreamHandle handle) noexcept;
+  /// Entries that there are, in use or to be used again.
+  [[nodiscard]] std::size_t known() const noexcept { return known_.load(std::memory_order_relaxed); }
   /// The entry with this Stream::index(), which was found before; null for 0.
   Stream* at(std::uint16_t index) noexcept { return by_index_[index].load(std::memory_order_acquire); }
   /// The program is about to destroy the stream: records a last mark, so that its tickets can still pass.
@@ -188,15 +190,19 @@ class StreamTable {
   /// for the whole device could tell.
   Status wait_host_until(Use use, Nanos deadline) noexcept;
 
+  /// The most slots that a search can have to look at: for checks.
+  [[nodiscard]] std::size_t longest_search() noexcept;
+
  private:
   static constexpr std::size_t kSlots = std::size_t{4} * kMaxStreams;
   static constexpr std::uint16_t kEmpty = 0;
-  static constexpr std::uint16_t kTombstone = 0xffff;
+  static constexpr std::uint16_t kTombstone = 0xffff;  // searches go on behind it
 
   static std::uint64_t key_of(StreamHandle handle) noexcept;
   Stream* find_key(std::uint64_t key) noexcept;
   Stream* add(StreamHandle handle, std::uint64_t key) noexcept;
-  Stream* unused_entry() noexcept;  // lock held
+  void empty_slot(std::size_t at) noexcept;  // lock held
+  Stream* unused_entry() noexcept;           // lock held
   void mark_now(Stream& stream, bool must) noexcept;
   void make_wanted_marks() noexcept;
   Status wait_all() noexcept;
@@ -220,7 +226,8 @@ class StreamTable {
   std::array<std::atomic<Device*>, kMostDevices> peers_{};
   std::atomic<std::uint64_t> peers_in_use_{0};  // bit: work of the peer may use memory of ours
   std::mutex lock_;  // entries_, and slots_ as written; taken before a Stream's lock, never after it
-  std::vector<Stream*> entries_;  // index 0 is not used
+  std::vector<Stream*> entries_;       // index 0 is not used
+  std::atomic<std::size_t> known_{0};  // of entries_
   std::array<std::atomic<Stream*>, kMaxStreams> by_index_{};
   std::array<std::atomic<std::uint16_t>, kSlots> slots_{};
   std::atomic<bool> marks_wanted_{false};
