@@ -83,6 +83,7 @@ bool HandlePool::create(Bytes size, std::vector<Extent>& extents) noexcept {
   StatsPage::instance().add(Metric::handles_created_total, 1);
   extents.push_back({*handle, size, false});
   created_.fetch_add(size.count(), std::memory_order_relaxed);
+  handles_.fetch_add(1, std::memory_order_relaxed);
   return true;
 }
 
@@ -138,6 +139,7 @@ bool HandlePool::drop_spare(std::size_t index) noexcept {
   spare_[index].pop_back();
   spare_bytes_ -= size;
   created_.fetch_sub(size.count(), std::memory_order_relaxed);
+  handles_.fetch_sub(1, std::memory_order_relaxed);
   allowed_ = std::max(limit(), created());
   note_attention();
   return true;

@@ -34,6 +34,8 @@ class HandlePool {
   /// May be below what is created: then handles that come back go to the driver until it fits.
   void set_limit(Bytes limit) noexcept;
   [[nodiscard]] Bytes created() const noexcept { return Bytes(created_.load(std::memory_order_relaxed)); }
+  /// In how many handles that is.
+  [[nodiscard]] std::size_t handles() const noexcept { return handles_.load(std::memory_order_relaxed); }
   [[nodiscard]] bool is_over_limit() const noexcept { return created() > limit(); }
   /// is_over_limit(), or always once attend_always() was called: launches take the slow path. One load.
   [[nodiscard]] bool wants_attention() const noexcept { return attention_.load(std::memory_order_relaxed); }
@@ -75,6 +77,7 @@ class HandlePool {
   Device& device_;
   std::atomic<std::uint64_t> limit_;
   std::atomic<std::uint64_t> created_{0};  // changed with lock_
+  std::atomic<std::size_t> handles_{0};    // changed with lock_
   std::atomic<bool> attention_{false};     // changed with lock_
   std::atomic<int> lost_{kOk.code()};      // changed with lock_
   bool always_attended_ = false;           // lock_

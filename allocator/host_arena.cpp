@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <utility>
 
 #include "allocator/wait_clock.h"
 
@@ -34,8 +35,12 @@ std::byte* map_pages(Bytes size) noexcept {
 
 }  // namespace
 
-HostArena::HostArena(Device& device, Bytes budget, Bytes granule, Bytes chunk) noexcept
-    : device_(device), granule_(granule), budget_(granule * (budget / granule)), chunk_(chunk) {}
+HostArena::HostArena(Device& device, Bytes budget, Bytes granule, Bytes chunk, Nanos patience) noexcept
+    : device_(device),
+      granule_(granule),
+      budget_(granule * (budget / granule)),
+      chunk_(chunk),
+      patience_(patience) {}
 
 HostArena::~HostArena() {
   for (const auto& [base, size] : chunks_) {
@@ -71,6 +76,11 @@ Bytes HostArena::used() const noexcept {
   return used_;
 }
 
+std::size_t HostArena::holes() const noexcept {
+  const std::lock_guard guard(lock_);
+  return holes_.size();
+}
+
 Bytes HostArena::pinned() const noexcept {
   return Bytes(pinned_.load(std::memory_order_relaxed));
 }
@@ -91,12 +101,15 @@ Status HostArena::add_chunk() noexcept {
   }
   chunks_.emplace(base, size);
   add_hole(base, size);
+  if (std::exchange(has_given_back_, false))
+    patience_ = std::max(patience_, std::min(patience_ + patience_, kMostPatience));
   return kOk;
 }
 
 Status HostArena::grow_to(Bytes wanted) noexcept {
   const std::lock_guard guard(lock_);
   const Bytes target = std::min(wanted, budget());
+  note_need(target);
   while (pinned() < target) {
     if (const Status status = add_chunk(); !status.ok()) return status;
   }
@@ -137,6 +150,7 @@ DeviceResult<HostSlot> HostArena::allocate(Bytes size) noexcept {
     slot.push_back(take(missing));
   }
   used_ += size;
+  note_need(used_);
   return slot;
 }
 
@@ -164,6 +178,52 @@ void HostArena::release(const HostSlot& slot) noexcept {
     add_hole(base, size);
     used_ -= run.size;
   }
+}
+
+// A chunk that is one hole, taken out of the books; none if `keep` would not be left.
+HostRun HostArena::take_idle_chunk(Bytes keep) noexcept {
+  for (auto one = by_size_.rbegin(); one != by_size_.rend(); ++one) {
+    const auto [size, base] = *one;
+    const auto chunk = chunks_.find(base);
+    if (chunk == chunks_.end() || chunk->second != size || pinned() < keep + size) continue;
+    remove_hole(holes_.find(base));
+    chunks_.erase(chunk);
+    return {base, size};
+  }
+  return {};
+}
+
+bool HostArena::give_back_idle(Nanos now) noexcept {
+  if (now.count() < next_look_.load(std::memory_order_relaxed)) return false;
+  HostRun idle;
+  {
+    const std::lock_guard guard(lock_);
+    if (now.count() < next_look_.load(std::memory_order_relaxed)) return false;
+    next_look_.store(now.count() + patience_.count() / kLooks, std::memory_order_relaxed);
+    note_need(used_);
+    if (now >= span_end_) {
+      most_before_ = span_end_ == Nanos() ? budget_ : most_;  // nothing is known before the first look
+      most_ = used_;
+      span_end_ = now + patience_;
+    }
+    idle = take_idle_chunk(std::max(most_, most_before_));
+  }
+  if (idle.base == nullptr) return false;
+  // Without the lock: the driver may take its time, and others need slots meanwhile.
+  const Status status = [&] {
+    const WaitClock clock(Metric::wait_pinning_ns_total);
+    return device_.unregister_host(idle.base);
+  }();
+  if (status.ok()) ::munmap(idle.base, idle.size.count());
+  const std::lock_guard guard(lock_);
+  if (!status.ok()) {
+    chunks_.emplace(idle.base, idle.size);
+    add_hole(idle.base, idle.size);
+    return false;
+  }
+  count_pinned(idle.size, false);
+  has_given_back_ = true;
+  return true;
 }
 
 }  // namespace tidepool::runtime

@@ -351,6 +351,11 @@ void Residency::publish_stats() noexcept {
   sums_.set(Metric::device_resident_bytes, pool_.created().count(), Metric::device_resident_bytes_peak);
   sums_.set(Metric::kept_bytes, kept().count());
   sums_.set(Metric::host_bytes, host_.used().count(), Metric::host_bytes_peak);
+  sums_.set(Metric::device_handles, pool_.handles());
+  sums_.set(Metric::host_pinned_bytes, host_.pinned().count());
+  sums_.set(Metric::host_holes, host_.holes());
+  sums_.set(Metric::block_ids, arena_.end_id());
+  sums_.set(Metric::streams_known, streams_.known());
 }
 
 }  // namespace tidepool::runtime

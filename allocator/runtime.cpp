@@ -82,8 +82,9 @@ Runtime::~Runtime() {
 void Runtime::leave() noexcept {
   epochs_.remove_exit_hook(this);
   listener_.close();
-  for (const Metric held :
-       {Metric::allocated_bytes, Metric::device_resident_bytes, Metric::kept_bytes, Metric::host_bytes}) {
+  for (const Metric held : {Metric::allocated_bytes, Metric::device_resident_bytes, Metric::kept_bytes,
+                            Metric::host_bytes, Metric::device_handles, Metric::host_pinned_bytes,
+                            Metric::host_holes, Metric::block_ids, Metric::streams_known}) {
     sums_.set(held, 0);
   }
 }
@@ -121,6 +122,7 @@ bool Runtime::reserve(Bytes span) noexcept {
   // Pinning host memory is slow; here is a better place for it than the launch that will need it. If the
   // system refuses, the launch tries again.
   if (!fits) (void)host_.grow_to(total + exchange - pool_.limit());
+  if (host_.pinned() != Bytes()) give_back_host();
   return true;
 }
 
@@ -140,6 +142,13 @@ void Runtime::prepare_hashes() noexcept {
   } else {
     hashes_prepared_.store(false);
   }
+}
+
+// What a spike has left pinned. Here and not at launches, since the driver may wait for the device in it, as
+// it may in an allocation.
+void Runtime::give_back_host() noexcept {
+  if (captures_under_way.load(std::memory_order_relaxed) > 0) return;
+  if (host_.give_back_idle(monotonic_now())) sums_.set(Metric::host_pinned_bytes, host_.pinned().count());
 }
 
 void Runtime::unreserve(Bytes span) noexcept {

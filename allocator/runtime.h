@@ -168,6 +168,7 @@ class Runtime {
   void note_other_use(Block& block, Use use) noexcept;
   bool reserve(Bytes span) noexcept;
   void unreserve(Bytes span) noexcept;
+  void give_back_host() noexcept;
   void prepare_hashes() noexcept;
   void publish_allocated() noexcept;
   /// Nothing of the process waits for this device any more, or counts what it had.

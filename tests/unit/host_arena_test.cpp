@@ -1,5 +1,6 @@
 #include "allocator/host_arena.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <fstream>
@@ -133,6 +134,85 @@ TEST_CASE("host arena: slots never overlap, and everything comes back") {
   for (const HostSlot& slot : live) arena.release(slot);
   CHECK(arena.used() == Bytes());
   CHECK(arena.allocate(MiB(128)).ok());
+}
+
+constexpr Nanos kPatience = seconds(64);
+
+/// Looks once a second for so long; how many chunks were given back.
+int look(HostArena& arena, Nanos& now, int times) {
+  int given = 0;
+  for (; times > 0; --times, now += seconds(1)) given += arena.give_back_idle(now) ? 1 : 0;
+  return given;
+}
+
+TEST_CASE("host arena: what a spike has pinned is given back, and what is needed stays") {
+  fakes::FakeDevice device;
+  HostArena arena(device, MiB(512), kGranule, kChunk, kPatience);
+  Nanos now = seconds(1000);
+  const auto steady = arena.allocate(MiB(32));
+  REQUIRE(look(arena, now, 10) == 0);
+  const auto spike = arena.allocate(MiB(256));
+  REQUIRE((steady.ok() && spike.ok()));
+  arena.release(*spike);
+  CHECK(arena.pinned() == MiB(288));
+  // The span of the spike and the one behind it keep all.
+  CHECK(look(arena, now, 110) == 0);
+  CHECK(look(arena, now, 60) == 16);
+  CHECK(arena.pinned() == MiB(32));
+  CHECK(arena.used() == MiB(32));
+  CHECK(device.calls("unregister_host") == 16);
+  CHECK(arena.allocate(MiB(480)).ok());
+  CHECK(device.errors().empty());
+}
+
+TEST_CASE("host arena: what is asked for or used once in a span stays pinned") {
+  fakes::FakeDevice device;
+  HostArena arena(device, MiB(512), kGranule, kChunk, kPatience);
+  Nanos now = seconds(1000);
+  for (int span = 0; span < 10; ++span) {
+    REQUIRE(arena.grow_to(MiB(128)).ok());
+    const auto slot = arena.allocate(MiB(160));
+    REQUIRE(slot.ok());
+    arena.release(*slot);
+    CHECK(look(arena, now, 60) == 0);
+  }
+  CHECK(device.calls("register_host") == 10);
+}
+
+TEST_CASE("host arena: memory that is pinned again makes it wait for longer") {
+  fakes::FakeDevice device;
+  HostArena arena(device, MiB(512), kGranule, kChunk, kPatience);
+  Nanos now = seconds(1000);
+  int longest = 0;
+  for (int round = 0; round < 12; ++round) {
+    const auto slot = arena.allocate(MiB(64));
+    REQUIRE(slot.ok());
+    arena.release(*slot);
+    int looks = 0;
+    for (; arena.pinned() > Bytes(); ++looks, now += seconds(1)) (void)arena.give_back_idle(now);
+    if (round > 0) {
+      INFO("round " << round << ": " << looks << " s, before " << longest);
+      CHECK((looks > longest * 3 / 2 || looks > 3600));
+    }
+    longest = std::max(longest, looks);
+  }
+  CHECK(longest < 3 * 3600);  // an hour is the longest span
+}
+
+TEST_CASE("host arena: a chunk that the driver keeps is used again") {
+  fakes::FakeDevice device;
+  HostArena arena(device, MiB(64), kGranule, kChunk, kPatience);
+  Nanos now = seconds(1000);
+  const auto slot = arena.allocate(MiB(64));
+  REQUIRE(slot.ok());
+  arena.release(*slot);
+  REQUIRE(device.faults().add_text("unregister_host nth=1 return=999").empty());
+  while (device.calls("unregister_host") == 0) CHECK(look(arena, now, 1) == 0);
+  CHECK(arena.pinned() == MiB(64));
+  const auto again = arena.allocate(MiB(64));
+  REQUIRE(again.ok());
+  CHECK(arena.used() == MiB(64));
+  CHECK(device.errors().empty());
 }
 
 }  // namespace
