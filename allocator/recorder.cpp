@@ -82,9 +82,12 @@ bool Recorder::write(const Record& record) noexcept {
   return false;
 }
 
+// With the trace goes all that serves it alone: a run that goes on for a week pays for it no longer.
 void Recorder::say_end() noexcept {
   const plan::TraceEnd end = writer_.end();
   if (end == plan::TraceEnd::kRunning || end == plan::TraceEnd::kClosed || said_end_.exchange(true)) return;
+  timing.store(false, std::memory_order_relaxed);
+  on.store(false, std::memory_order_relaxed);
   if (end == plan::TraceEnd::kFull) {
     report<Msg::TP4002>(BytesText(most_).c_str());
   } else {
@@ -126,7 +129,7 @@ void Recorder::choose_timing(std::uint64_t period) noexcept {
   } else if (is_timing()) {
     ++timed_iterations_;
   }
-  timing.store(timed_iterations_ < profile_iterations_, std::memory_order_relaxed);
+  timing.store(is_on() && timed_iterations_ < profile_iterations_, std::memory_order_relaxed);
 }
 
 void Recorder::duration(const plan::DurationRecord& record) noexcept {

@@ -50,7 +50,7 @@ struct TraceHeader {
   std::atomic<std::uint64_t>
       chunks;  ///< chunks that threads have asked for; those past the file's end were refused
   std::atomic<std::uint64_t>
-      dropped;  ///< records that were not written: the end was reached, or too many threads
+      dropped;  ///< records that were not written: too many threads, or on their way at the end
   std::atomic<std::uint32_t> end;  ///< a TraceEnd
   std::atomic<std::uint32_t> end_errno;
   TraceAnchor start;      ///< when the file was made

@@ -13,14 +13,15 @@ import tempfile
 from pathlib import Path
 
 ROUNDS = 2000
+ROUNDS_PAST_THE_END = 60000  # so many fill a trace of 1 MiB
 COLLECTED = re.compile(r"Collected\s*:\s*(\d+)")
 
 
-def instructions(program, what, rounds, preload, trace, live):
+def instructions(program, what, rounds, preload, trace, live, most=""):
     with tempfile.TemporaryDirectory() as scratch:
         environment = dict(os.environ, LD_PRELOAD=str(preload) if preload else "")
         if trace:
-            environment.update(TIDEPOOL_TRACE="ops", TIDEPOOL_RUN_DIR=scratch)
+            environment.update(TIDEPOOL_TRACE="ops", TIDEPOOL_RUN_DIR=scratch, TIDEPOOL_TRACE_MAX=most or "256MiB")
         command = [
             "valgrind", "--tool=callgrind", f"--callgrind-out-file={Path(scratch) / 'out'}",
             str(program), what, str(rounds), *([str(live)] if live else []),
@@ -32,9 +33,10 @@ def instructions(program, what, rounds, preload, trace, live):
     return int(found.group(1))
 
 
-def per_round(program, what, preload, trace=False, live=0):
-    more, less = (instructions(program, what, rounds, preload, trace, live) for rounds in (2 * ROUNDS, ROUNDS))
-    return (more - less) / ROUNDS
+def per_round(program, what, preload, trace=False, live=0, full=False):
+    count, most = (ROUNDS_PAST_THE_END, "1MiB") if full else (ROUNDS, "")
+    more, less = (instructions(program, what, rounds, preload, trace, live, most) for rounds in (2 * count, count))
+    return (more - less) / count
 
 
 def main():
@@ -42,14 +44,15 @@ def main():
     parser.add_argument("--program", type=Path, required=True, help="hook_loop")
     parser.add_argument("--preload", type=Path, required=True, help="libtidepool.so")
     parser.add_argument("--trace", action="store_true", help="count what TIDEPOOL_TRACE=ops adds")
+    parser.add_argument("--full", action="store_true", help="the same once the trace is as large as it may be")
     parser.add_argument("--live", type=int, default=0, help="allocations that are held meanwhile")
     parser.add_argument("--ceiling", type=float, required=True)
     parser.add_argument("what", help="launch, copy, gate, alloc_free_4mib or alloc_free_64kib")
     arguments = parser.parse_args()
-    count = per_round(arguments.program, arguments.what, arguments.preload, arguments.trace, arguments.live)
+    count = per_round(arguments.program, arguments.what, arguments.preload, arguments.trace, arguments.live, arguments.full)
     what = "a hook"
     if arguments.trace:
-        count -= per_round(arguments.program, arguments.what, arguments.preload)
+        count -= per_round(arguments.program, arguments.what, arguments.preload, full=arguments.full)
         what = "a hook for its record"
     else:
         count -= per_round(arguments.program, arguments.what, None, live=arguments.live)

@@ -109,7 +109,7 @@ TEST_CASE("trace report: what is missing is said") {
   while (writer.write(ThreadRecord{1})) {
   }
   CHECK(text_of(read_trace_report(path))
-            .find("\nends early: it reached its largest size, 1.0 MiB; 1 record was left out. Raise "
+            .find("\nends early: it reached its largest size, 1.0 MiB. Raise "
                   "--trace-max for "
                   "more\n") != std::string::npos);
   std::filesystem::resize_file(path, (512 << 10) + 100);

@@ -340,7 +340,7 @@ TEST_CASE("recorder: a trace that is full says so, and the program goes on") {
       run_traced(folder, {.steps = 800, .options = {"--trace-max", "1MiB"}, .arguments = {"--width", "16"}});
   REQUIRE(traced.outcome.code() == 0);
   CHECK(traced.info.end == TraceEnd::kFull);
-  CHECK(traced.info.dropped > 0);
+  CHECK(traced.info.dropped <= 2);  // nothing is offered to it any more
   CHECK(traced.outcome.err.find("TP4002 the trace has reached 1.0 MiB.") != std::string::npos);
   CHECK(traced.verdict.is_periodic());
 }

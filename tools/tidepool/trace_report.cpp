@@ -282,11 +282,11 @@ std::vector<std::string> missing(const TraceReader& reader) {
   const std::string left_out =
       info.dropped == 0 ? "" : "; " + counted(info.dropped, "record was", "records were") + " left out";
   if (info.end == TraceEnd::kFull) {
-    lines.push_back("ends early: it reached its largest size, " + bytes_text(info.max_bytes) + left_out +
+    lines.push_back("ends early: it reached its largest size, " + bytes_text(info.max_bytes) +
                     ". Raise --trace-max for more");
   } else if (info.end == TraceEnd::kNoSpace) {
     lines.push_back("ends early: the file could not grow (" + std::string(std::strerror(info.end_errno)) +
-                    ")" + left_out);
+                    ")");
   } else if (info.end == TraceEnd::kRunning) {
     lines.push_back("has no end: the process was killed, or still runs" + left_out);
   } else if (!left_out.empty()) {
