@@ -271,5 +271,66 @@ TEST_CASE("log: a name that makes no sense is refused") {
         "tidepool: run: --log info,swop=debug is not valid: a part is none of run memory swap message\n");
 }
 
+/// Bytes that the files of a folder have on their disk.
+std::uint64_t room_of(const std::string& folder) {
+  std::uint64_t sum = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    struct stat file {};
+    if (stat(entry.path().c_str(), &file) == 0) sum += static_cast<std::uint64_t>(file.st_blocks) * 512;
+  }
+  return sum;
+}
+
+std::size_t rings_mapped_by(pid_t pid) {
+  std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);) count += line.find("/events.") != std::string::npos;
+  return count;
+}
+
+// A shell, and 150 processes one after the other that end at once.
+const std::string kManyProcesses =
+    "i=0; while [ $i -lt 150 ]; do /bin/true; i=$((i+1)); done; sleep 2.5; echo all; sleep 0.5";
+
+TEST_CASE("log: rings of processes that have ended take no room, and the report still tells of them") {
+  ScratchFolder folder;
+  Running running(job("3", {"--run-dir", folder / "run", "--log", "info", "sh", "-c", kManyProcesses}));
+  REQUIRE(running.wait_for("all"));
+  CHECK(rings_mapped_by(running.pid()) <= 2);  // the shell's, and one that is just coming
+  CHECK(room_of(folder / "run") < 151 * 32 * 1024 + (2 << 20));
+  CHECK(running.finish().code() == 0);
+  const auto logs = logs_in(folder / "run");
+  CHECK(logs.size() >= 151);
+  std::size_t ends = 0;
+  for (const std::string& log : logs) {
+    const auto lines = lines_of((folder / "run") + "/" + log);
+    ends += lines.back().find("\"ev\":\"run_end\"") != std::string::npos;
+    CHECK(lines.size() >= 4);  // a header and three events
+  }
+  CHECK(ends == 1);
+  const Outcome report = run({{built("bin/tidepool"), "report", folder / "run"}, "", {}, false, false});
+  CHECK(report.code() == 0);
+  CHECK(report.out.find("earlier ones are in the log") == std::string::npos);
+}
+
+TEST_CASE("log: where no log is written rings go with their processes, or give their room back") {
+  ScratchFolder folder;
+  for (const bool has_folder : {false, true}) {
+    const std::string look = kManyProcesses + "; du -s --block-size=1 $TIDEPOOL_RUN_DIR";
+    std::vector<std::string> words = {"--log", "info", "--log-file", "", "sh", "-c", look};
+    if (has_folder) words.insert(words.begin(), {"--run-dir", folder / "run"});
+    Running running(job("3", words));
+    REQUIRE(running.wait_for("all"));
+    CHECK(rings_mapped_by(running.pid()) == 0);
+    const Outcome got = running.finish();
+    CHECK(got.code() == 0);
+    REQUIRE(got.out.starts_with("all\n"));
+    const std::uint64_t room = std::strtoull(got.out.c_str() + 4, nullptr, 10);
+    INFO("with a folder of its own: " << has_folder);
+    CHECK(room > 150 * 4096);  // the numbers of each process
+    CHECK(room < 160 * 32 * 1024 + (4 << 20));
+  }
+}
+
 }  // namespace
 }  // namespace tidepool::test

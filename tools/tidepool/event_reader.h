@@ -46,6 +46,8 @@ class EventReader {
   void read(const std::function<void(const EventSeen&)>& take, bool is_last);
   /// Nanoseconds since the ring was made.
   [[nodiscard]] std::int64_t age() const { return monotonic_now().count() - ring_->start_ns; }
+  /// Events that there were so far, also those that nobody will see.
+  [[nodiscard]] std::uint64_t written() const { return ring_->next.load(std::memory_order_acquire); }
   /// Events that nobody will see, so far.
   [[nodiscard]] std::uint64_t lost() const { return lost_; }
 

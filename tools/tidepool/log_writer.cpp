@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "tools/tidepool/ended_rings.h"
 #include "tools/tidepool/event_json.h"
 #include "tools/tidepool/path_template.h"
 
@@ -24,6 +25,9 @@ constexpr std::uint64_t kBusy = kEventRecordCount / 8;
 constexpr std::size_t kPredecessors = 1;
 /// Logs that are open at a time. A run may have more processes than a process may have files.
 constexpr std::size_t kMostOpen = 64;
+constexpr Nanos kLookPeriod = seconds(1);
+/// Logs that could be that of the program whose end nobody has seen yet.
+constexpr std::size_t kMostEnded = 16;
 
 /// Logs hold command lines: like the rest of a run they are their owner's. The command has one thread.
 class PrivateFiles {
@@ -48,9 +52,15 @@ std::string with_suffix(const std::string& path, const std::string& suffix) {
 /// The ring of one process and the log that it goes to.
 struct LogWriter::Log {
   Log(EventReader from, std::string to, std::string first)
-      : reader(std::move(from)), path(std::move(to)), header(std::move(first)) {}
+      : reader(std::move(from)),
+        source(reader->source()),
+        start_ns(monotonic_now().count() - reader->age()),
+        path(std::move(to)),
+        header(std::move(first)) {}
 
-  EventReader reader;
+  std::optional<EventReader> reader;  ///< none once it was read to its end
+  EventSource source;
+  std::int64_t start_ns;  ///< monotonic_now() when the ring was made
   std::string path;
   std::string header;
   bool is_begun = false;                 ///< its header was written
@@ -134,24 +144,54 @@ std::uint64_t LogWriter::drain_all(bool is_last) {
   std::size_t open = 0;
   for (const auto& entry : logs_) {
     Log& log = *entry.second;
-    std::uint64_t seen = 0;
-    log.reader.read(
-        [&](const EventSeen& event) {
-          ++seen;
-          write(log, event_json(event));
-        },
-        is_last);
-    const std::uint64_t lost = log.reader.lost() - log.lost_told;
-    if (lost > 0) {
-      write(log,
-            "{\"lvl\":\"W\",\"sub\":\"log\",\"ev\":\"events_lost\",\"count\":" + std::to_string(lost) + "}");
-      log.lost_told += lost;
-    }
-    if (log.logger) log.logger->flush();
+    most = std::max(most, drain_one(log, is_last));
     if (log.logger && ++open > kMostOpen) log.logger.reset();
-    most = std::max(most, seen + lost);
+  }
+  if (const Nanos now = monotonic_now(); now >= next_look_) {
+    next_look_ = now + kLookPeriod;
+    let_go_of_ended();
   }
   return most;
+}
+
+/// How many events came, and were lost, since the last time.
+std::uint64_t LogWriter::drain_one(Log& log, bool is_last) {
+  std::uint64_t seen = 0;
+  log.reader->read(
+      [&](const EventSeen& event) {
+        ++seen;
+        write(log, event_json(event));
+      },
+      is_last);
+  const std::uint64_t lost = log.reader->lost() - log.lost_told;
+  if (lost > 0) {
+    write(log,
+          "{\"lvl\":\"W\",\"sub\":\"log\",\"ev\":\"events_lost\",\"count\":" + std::to_string(lost) + "}");
+    log.lost_told += lost;
+  }
+  if (log.logger) log.logger->flush();
+  return seen + lost;
+}
+
+// A run may have any number of short processes. Of those that have ended the rings are unmapped, and the room
+// in them goes back; what is in them stays for `tidepool report`.
+void LogWriter::let_go_of_ended() {
+  for (auto entry = logs_.begin(); entry != logs_.end();) {
+    const std::string path = folder_ + "/" + entry->first;
+    if (!is_written_by_nobody(path)) {
+      ++entry;
+      continue;
+    }
+    std::unique_ptr<Log> log = std::move(entry->second);
+    (void)drain_one(*log, true);
+    log->reader.reset();
+    log->logger.reset();
+    give_back_unused_room(path);
+    not_ours_.insert(entry->first);
+    entry = logs_.erase(entry);
+    ended_.push_back(std::move(log));
+    if (ended_.size() > kMostEnded) ended_.pop_front();
+  }
 }
 
 Nanos LogWriter::drain() {
@@ -162,14 +202,16 @@ void LogWriter::finish(std::int64_t pid, const Ending& ending, Nanos took) {
   const PrivateFiles here;
   drain_all(true);
   Log* last = nullptr;
-  for (const auto& [ring, log] : logs_) {
-    const EventSource& source = log->reader.source();
-    if (source.pid == pid && (last == nullptr || last->reader.source().start_unix_ns < source.start_unix_ns))
-      last = log.get();
-  }
-  if (last == nullptr) return;
+  const auto look_at = [&](Log& log) {
+    const EventSource& source = log.source;
+    if (source.pid == pid && (last == nullptr || last->source.start_unix_ns < source.start_unix_ns))
+      last = &log;
+  };
+  for (const auto& log : ended_) look_at(*log);
+  for (const auto& [ring, log] : logs_) look_at(*log);
+  if (last == nullptr) return let_go_of_ended();
   EventSeen end{};
-  end.time_ns = last->reader.age();
+  end.time_ns = monotonic_now().count() - last->start_ns;
   end.thread = static_cast<std::uint32_t>(pid);
   end.row = &event_rows()[static_cast<std::size_t>(Ev::run_end)];
   end.values[0] = static_cast<std::uint64_t>(ending.exit_code);
@@ -177,6 +219,7 @@ void LogWriter::finish(std::int64_t pid, const Ending& ending, Nanos took) {
   end.values[2] = static_cast<std::uint64_t>(took.count());
   write(*last, event_json(end));
   if (last->logger) last->logger->flush();
+  let_go_of_ended();
 }
 
 }  // namespace tidepool::tools

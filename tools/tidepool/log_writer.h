@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -39,16 +40,20 @@ class LogWriter {
   std::string path_of(const std::string& ring, const EventSource& source);
   void find_rings();
   std::uint64_t drain_all(bool is_last);
+  std::uint64_t drain_one(Log& log, bool is_last);
+  void let_go_of_ended();
 
   std::string name_;
   Bytes most_;
   std::string folder_;
   std::string run_id_;
-  std::set<std::string> not_ours_;  ///< rings of other runs
+  std::set<std::string> not_ours_;  ///< rings of other runs, and those that were read to their end
+  Nanos next_look_{};               ///< for rings of processes that have ended
   std::string options_;
   std::string problem_;
   std::set<std::string> paths_;                       ///< of the logs: no two processes share one
   std::map<std::string, std::unique_ptr<Log>> logs_;  ///< by name of the ring
+  std::deque<std::unique_ptr<Log>> ended_;            ///< the last ones; finish() may have a line to add
 };
 
 }  // namespace tidepool::tools

@@ -13,6 +13,7 @@
 #include "allocator/support/units.h"
 #include "tools/tidepool/commands.h"
 #include "tools/tidepool/console.h"
+#include "tools/tidepool/ended_rings.h"
 #include "tools/tidepool/log_writer.h"
 #include "tools/tidepool/progress.h"
 #include "tools/tidepool/run_folder.h"
@@ -101,10 +102,13 @@ int run_command(std::span<char*> words) {
   if (folder && !quiet && plan.arguments.flags.has("--progress"))
     progress.emplace(folder->path(), run_id, start);
   const bool is_drawn = progress && progress->is_shown();
+  std::optional<EndedRings> ended;
+  if (folder && !log) ended.emplace(folder->path(), run_id, !plan.run_dir.empty());
   Ticker ticker;
-  if (log || is_drawn) {
+  if (folder) {
     ticker = [&, next_draw = start]() mutable {
       Nanos wait = ProgressLine::kPeriod;
+      if (ended) ended->sweep();
       if (log) wait = std::min(wait, log->drain());
       const Nanos now = monotonic_now();
       if (is_drawn && now >= next_draw) {
