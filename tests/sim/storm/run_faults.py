@@ -30,13 +30,8 @@ LOADS = {"cuLibraryLoadData", "cuLibraryGetKernel"}
 NO_KERNEL = "cudaErrorInvalidResourceHandle"
 # What a plan cannot make fail (docs/reference/fault-plans.md).
 IMMUNE = {"cuGetProcAddress", "cuGetProcAddress_v2"}
-# The program runs without Tidepool, or its memory is only watched: nothing holds the budget then.
+# Where a question fails again and again memory is only watched, and Tidepool says so: nothing holds the budget then.
 UNMANAGED = "TP1011"
-# Questions that the program asks as well, when it makes its context; its own may fail.
-START = {
-    "cuCtxGetCurrent", "cuCtxGetDevice", "cuCtxSetCurrent", "cuDeviceGetCount", "cuDevicePrimaryCtxGetState",
-    "cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxRetain", "cuDeviceTotalMem_v2",
-}
 LEAST_BUDGET = 16 << 20
 PROGRAM = {
     "seed": 3, "steps": 160, "threads": 2, "streams": 2, "features": run_storm.chosen_features("default,-legacy"),
@@ -110,10 +105,9 @@ class Single:
         name, nth, error = case
         plan = f"{name} nth={nth} return={error}\n"
         run = storm_run.run(self.build, self.program, budget=self.budget, faults=plan, options=self.options)
-        only_ours = name not in self.plain.calls and name not in START
-        unmanaged = UNMANAGED in run.err and name in START
+        only_ours = name not in self.plain.calls
         errors = [ERRORS[error]] + [NO_KERNEL] * (name in LOADS)
-        what = wrong(run, self.plain, self.budget, errors, only_ours, unmanaged)
+        what = wrong(run, self.plain, self.budget, errors, only_ours, False)
         return told(plan, what if run.faults else "the call was not made", run)
 
 
@@ -143,9 +137,8 @@ def check_random(build, seed, names, options, devices):
     budget = max(LEAST_BUDGET, max(plain.peaks) * (75, 50, 35)[seed % 3] // 100)
     plan = random_plan(seed, names)
     run = storm_run.run(build, program, schedule=seed, budget=budget, faults=plan, options=options)
-    unmanaged = UNMANAGED in run.err or any(name in plan for name in START)
     errors = [*ERRORS.values()] + [NO_KERNEL] * any(name in plan for name in LOADS)
-    return told(plan, wrong(run, plain, budget, errors, False, unmanaged), run)
+    return told(plan, wrong(run, plain, budget, errors, False, UNMANAGED in run.err), run)
 
 
 def check_all(wanted, names):
@@ -175,7 +168,7 @@ def main():
     start = time.monotonic()
     names = wanted.only.split(",") if wanted.only else functions()
     if wanted.random and not wanted.only:
-        names = [name for name in functions(TABLES[:1]) if name not in START]
+        names = functions(TABLES[:1])
     count, failures, note = check_all(wanted, names)
     failures = [failure for failure in failures if failure]
     print("\n".join(failures) + note, end="")
