@@ -141,6 +141,10 @@ class Generator {
 
   Region part(const Slot& slot, std::size_t unit) {
     Region region = whole(slot);
+    if (has(Feature::k_halves) && region.bytes >= 64 && chance(50)) {
+      const std::size_t half = middle(buffer(slot));
+      return chance(50) ? Region{slot.buffer, 0, half} : Region{slot.buffer, half, region.bytes - half};
+    }
     if (region.bytes <= 2 * unit || chance(50)) return region;
     const std::size_t units = region.bytes / unit;
     const std::size_t from = random_() % units;

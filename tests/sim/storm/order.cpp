@@ -30,7 +30,7 @@ class Orderer {
         program_(program),
         random_(options.seed),
         nothing_(program.streams.size(), -1),
-        writer_(program.buffers.size() + program.captures.size(), -1),
+        writer_(objects_of_buffers(program) + program.captures.size(), -1),
         readers_(writer_.size()),
         of_stream_(program.streams.size()),
         host_(options.threads, nothing_),
@@ -77,8 +77,8 @@ class Orderer {
     for (const Use& use : uses_of(program_, operation)) {
       // Copies from pageable memory may read it at once, before what the stream waits for ("API
       // synchronization behavior" in the runtime's manual).
-      const bool at_once = !use.writes && use.object < program_.buffers.size() &&
-                           program_.buffers[use.object].home == Home::kPageable;
+      const bool at_once = !use.writes && use.object < objects_of_buffers(program_) &&
+                           program_.buffers[use.buffer()].home == Home::kPageable;
       if (writer_[use.object] >= 0)
         needs.push_back({static_cast<unsigned>(writer_[use.object]), ended, at_once});
       if (!use.writes) continue;

@@ -83,9 +83,15 @@ const char* name_of(StreamKind kind) {
   return "?";
 }
 
-void add_uses(std::vector<Use>& uses, const Operation& operation) {
-  if (operation.to.bytes != 0) uses.push_back({operation.to.buffer, true});
-  for (const Region& region : operation.from) uses.push_back({region.buffer, false});
+void add_uses(std::vector<Use>& uses, const Program& program, const Region& region, bool writes) {
+  const std::size_t half = middle(program.buffers[region.buffer]);
+  if (region.offset < half) uses.push_back({2 * region.buffer, writes});
+  if (region.offset + region.bytes > half) uses.push_back({2 * region.buffer + 1, writes});
+}
+
+void add_uses(std::vector<Use>& uses, const Program& program, const Operation& operation) {
+  if (operation.to.bytes != 0) add_uses(uses, program, operation.to, true);
+  for (const Region& region : operation.from) add_uses(uses, program, region, false);
 }
 
 std::string text_of(const Program& program, const Region& region) {
@@ -125,13 +131,13 @@ void add_list(std::string& text, const char* what, const std::vector<unsigned>& 
 
 std::vector<Use> uses_of(const Program& program, const Operation& operation) {
   std::vector<Use> uses;
-  add_uses(uses, operation);
+  add_uses(uses, program, operation);
   if (operation.graph != kNone) {
     const bool launch = operation.kind == Kind::kGraphLaunch;
-    uses.push_back({static_cast<unsigned>(program.buffers.size()) + operation.graph, !launch});
+    uses.push_back({objects_of_buffers(program) + operation.graph, !launch});
     if (launch) {
       for (const Operation& node : program.operations[program.captures[operation.graph]].nodes)
-        add_uses(uses, node);
+        add_uses(uses, program, node);
     }
   }
   return uses;

@@ -102,12 +102,22 @@ struct Program {
   std::size_t peak_bytes = 0;      ///< of device memory as the program asks for it
 };
 
-/// What one object is to one operation: a buffer by its number, or a graph, which counts from the last buffer
-/// on.
+/// Where the second half of a buffer starts. Work on one half needs no order with work on the other.
+inline std::size_t middle(const Buffer& buffer) {
+  return buffer.bytes / 8 * 4;
+}
+
+/// What one object is to one operation: a half of a buffer, two by two in their order, or a graph, which
+/// counts from the last of them on.
 struct Use {
   unsigned object;
   bool writes;
+  /// Of one that is not a graph.
+  [[nodiscard]] unsigned buffer() const { return object / 2; }
 };
+inline unsigned objects_of_buffers(const Program& program) {
+  return static_cast<unsigned>(2 * program.buffers.size());
+}
 /// Every object that the operation reads or writes; of a graph's launch, what its nodes do.
 std::vector<Use> uses_of(const Program& program, const Operation& operation);
 

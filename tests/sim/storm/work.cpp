@@ -53,7 +53,7 @@ void Worker::tell_difference(const unsigned char* read, std::size_t bytes) const
   std::fprintf(stderr, "\nstorm: what was done to that memory before:\n");
   for (unsigned i = 0; i <= index_; ++i) {
     for (const Use& use : uses_of(all_.program, all_.program.operations[i])) {
-      if (use.object != operation.from[0].buffer) continue;
+      if (use.buffer() != operation.from[0].buffer) continue;
       std::fprintf(stderr, "storm:   %s\n", text_of(all_.program, i).c_str());
       break;
     }
