@@ -1,7 +1,6 @@
 #include "allocator/captures.h"
 
-#include <sched.h>
-
+#include "allocator/backoff.h"
 #include "allocator/support/units.h"
 
 namespace tidepool::runtime {
@@ -18,8 +17,9 @@ void begin_capture() noexcept {
   captures_under_way.fetch_add(1, std::memory_order_seq_cst);
   if (unguarded_calls.load(std::memory_order_seq_cst) == 0) return;
   const Nanos start = monotonic_now();
+  Backoff backoff;
   do {
-    ::sched_yield();
+    backoff.pause();
   } while (unguarded_calls.load(std::memory_order_seq_cst) != 0 && monotonic_now() - start < kLongestLook);
 }
 

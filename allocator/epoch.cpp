@@ -1,10 +1,11 @@
 #include "allocator/epoch.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 #include <array>
 #include <new>
+
+#include "allocator/backoff.h"
 
 namespace tidepool::runtime {
 namespace {
@@ -74,6 +75,7 @@ std::uint64_t EpochRegistry::quiesce(Nanos bound) noexcept {
     Slot& slot = slots_[i];
     const std::uint64_t seen = slot.value.load(std::memory_order_seq_cst);
     if (seen % 2 == 0) continue;
+    Backoff backoff;
     for (int spins = 0; slot.value.load(std::memory_order_seq_cst) == seen; ++spins) {
       if (spins < 64) continue;
       if (monotonic_now() > deadline) {
@@ -82,7 +84,7 @@ std::uint64_t EpochRegistry::quiesce(Nanos bound) noexcept {
         if (slot.value.load(std::memory_order_seq_cst) == seen) stuck |= touching;
         break;
       }
-      ::sched_yield();
+      backoff.pause();
     }
   }
   return stuck;
@@ -102,7 +104,7 @@ void EpochRegistry::remove_exit_hook(void* context) noexcept {
   for (ExitHook& place : g_exit_hooks) {
     if (place.context.load(std::memory_order_acquire) != context) continue;
     place.call.store(nullptr, std::memory_order_seq_cst);
-    while (place.callers.load(std::memory_order_seq_cst) != 0) ::sched_yield();
+    for (Backoff backoff; place.callers.load(std::memory_order_seq_cst) != 0;) backoff.pause();
     place.context.store(nullptr, std::memory_order_release);
   }
 }

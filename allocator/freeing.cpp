@@ -1,7 +1,6 @@
 // The part of Residency that takes blocks back from the program and gives them out again.
 
-#include <sched.h>
-
+#include "allocator/backoff.h"
 #include "allocator/residency.h"
 
 namespace tidepool::runtime {
@@ -28,7 +27,7 @@ Status Residency::free_in(BlockId id, Stream& stream) noexcept {
 template <class Order>
 Status Residency::free_by(BlockId id, Order&& order) noexcept {
   Block& block = arena_.block(id);
-  for (;;) {
+  for (Backoff backoff;;) {
     const StateWord word = block.load();
     Copies copies;
     switch (word.state()) {
@@ -37,7 +36,7 @@ Status Residency::free_by(BlockId id, Order&& order) noexcept {
       case BlockState::kBinding:
       case BlockState::kStarting:
       case BlockState::kUnmapping:
-        ::sched_yield();  // a transition in the slow path; it ends with its driver calls
+        backoff.pause();  // a transition in the slow path; it ends with its driver calls
         continue;
       case BlockState::kIncoming:
         copies.incoming = Use::from_raw(block.incoming.load(std::memory_order_acquire));

@@ -1,12 +1,12 @@
 #include "allocator/recorder.h"
 
-#include <sched.h>
 #include <sys/mman.h>
 
 #include <cerrno>
 #include <cstring>
 #include <new>
 
+#include "allocator/backoff.h"
 #include "allocator/support/message.h"
 
 namespace tidepool::runtime {
@@ -103,7 +103,7 @@ void Recorder::operation(const Record& record) noexcept {
   if (detector_ == nullptr) [[unlikely]]
     return;
   const plan::Operation operation = plan::operation_of(record);
-  while (detector_busy_.exchange(true, std::memory_order_acquire)) ::sched_yield();
+  for (Backoff backoff; detector_busy_.exchange(true, std::memory_order_acquire);) backoff.pause();
   const bool has_ended = detector_->add(operation);
   // Of the shortest periods there would be almost as many marks as operations.
   if (has_ended && detector_->followed_period() >= kLeastMarked) [[unlikely]]
