@@ -165,6 +165,25 @@ TEST_CASE("host arena: what a spike has pinned is given back, and what is needed
   CHECK(device.errors().empty());
 }
 
+TEST_CASE("host arena: a chunk that is used in part stays") {
+  fakes::FakeDevice device;
+  HostArena arena(device, MiB(512), kGranule, kChunk, kPatience);
+  Nanos now = seconds(1000);
+  const auto first = arena.allocate(MiB(2));
+  const auto rest = arena.allocate(MiB(12));
+  const auto spike = arena.allocate(MiB(128));
+  REQUIRE((first.ok() && rest.ok() && spike.ok()));
+  arena.release(*first);  // the chunk begins with a hole
+  arena.release(*spike);
+  (void)look(arena, now, 300);
+  CHECK(arena.pinned() == MiB(16));
+  for (const HostRun& run : *rest) std::fill_n(run.base, run.size.count(), std::byte{1});
+  arena.release(*rest);
+  CHECK(look(arena, now, 300) == 1);
+  CHECK(arena.pinned() == Bytes());
+  CHECK(device.errors().empty());
+}
+
 TEST_CASE("host arena: what is asked for or used once in a span stays pinned") {
   fakes::FakeDevice device;
   HostArena arena(device, MiB(512), kGranule, kChunk, kPatience);
