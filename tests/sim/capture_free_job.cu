@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "simgpu/kernel.h"
+#include "tests/sim/job.h"
 
 namespace {
 
@@ -31,13 +32,6 @@ struct Move {
   }
 };
 SIMGPU_KERNEL(move, Move, (const Word* from, Word* to), from, to)
-
-void check(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return;
-  std::fprintf(stderr, "capture_free_job: %s: %s\n", what, cudaGetErrorString(error));
-  std::exit(1);
-}
-#define OK(call) check(call, #call)
 
 Word* block(int byte) {
   void* at = nullptr;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "simgpu/kernel.h"
+#include "tests/sim/job.h"
 
 namespace {
 
@@ -42,17 +43,11 @@ struct Mix {
 };
 SIMGPU_KERNEL(mix, Mix, (const Word* in, Word* out, Word more), in, out, more)
 
-void check(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return;
-  std::fprintf(stderr, "devices_job: %s: %s\n", what, cudaGetErrorString(error));
-  std::exit(1);
-}
 void expect(bool holds, const char* what) {
   if (holds) return;
   std::fprintf(stderr, "devices_job: not so: %s\n", what);
   std::exit(1);
 }
-#define OK(call) check(call, #call)
 #define EXPECT(condition) expect(condition, #condition)
 
 /// A function of the driver, as libraries find it.

@@ -9,17 +9,12 @@
 #include <cstdlib>
 #include <vector>
 
+#include "tests/sim/job.h"
+
 namespace {
 
 constexpr std::size_t kBytes = std::size_t{4} << 20;
 constexpr int kLayers = 16;
-
-void check(cudaError_t result, const char* what) {
-  if (result == cudaSuccess) return;
-  std::fprintf(stderr, "digest_job: %s: %s\n", what, cudaGetErrorString(result));
-  std::exit(1);
-}
-#define OK(call) check((call), #call)
 
 }  // namespace
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "simgpu/kernel.h"
+#include "tests/sim/job.h"
 
 namespace {
 
@@ -38,13 +39,6 @@ struct Mix {
   }
 };
 SIMGPU_KERNEL(mix, Mix, (const Word* in, Word* out, Word more), in, out, more)
-
-void check(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return;
-  std::fprintf(stderr, "graph_job: %s: %s\n", what, cudaGetErrorString(error));
-  std::exit(1);
-}
-#define OK(call) check(call, #call)
 
 Word* block() {
   Word* at = nullptr;

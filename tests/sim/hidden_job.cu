@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "simgpu/kernel.h"
+#include "tests/sim/job.h"
 
 namespace {
 
@@ -44,13 +45,6 @@ struct Follow {
   }
 };
 SIMGPU_KERNEL(follow, Follow, (const Word* table, Word* sum), table, sum)
-
-void check(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return;
-  std::fprintf(stderr, "hidden_job: %s: %s\n", what, cudaGetErrorString(error));
-  std::exit(1);
-}
-#define OK(call) check(call, #call)
 
 }  // namespace
 

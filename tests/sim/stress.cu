@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "simgpu/kernel.h"
+#include "tests/sim/job.h"
 
 namespace {
 
@@ -55,13 +56,6 @@ struct Step {
 SIMGPU_KERNEL(step, Step, (Blocks blocks, Word* errors), blocks, errors)
 
 std::atomic<unsigned long long> g_wrong{0};
-
-void check(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return;
-  std::fprintf(stderr, "stress: %s: %s\n", what, cudaGetErrorString(error));
-  std::exit(1);
-}
-#define OK(call) check(call, #call)
 
 class Worker {
  public:
@@ -135,7 +129,7 @@ class Worker {
       default: {
         const Word next = fresh();
         step<<<4, 64, 0, stream_>>>(Blocks{a.at, a.value, b.at, next}, errors_);
-        check(cudaGetLastError(), "launch");
+        tidepool::test::check(cudaGetLastError(), "launch");
         b.value = next;
       }
     }

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <errno.h>  // program_invocation_short_name
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace tidepool::test {
+
+/// Ends a program in whose calls nothing may fail, with a line that names the call.
+inline void check(cudaError_t error, const char* call) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, call, cudaGetErrorString(error));
+  std::exit(1);
+}
+
+}  // namespace tidepool::test
+
+#define OK(call) tidepool::test::check(call, #call)
