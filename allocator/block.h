@@ -121,8 +121,10 @@ struct alignas(64) Block {
   /// For kIncoming: the copy-in that users must be ordered after.
   std::atomic<std::uint64_t> incoming{0};
   /// For kOutgoing: the copy-out that whoever takes the block back must be ordered after, since it still
-  /// reads.
+  /// reads; none while there is only a hash.
   std::atomic<std::uint64_t> outgoing{0};
+  /// The hash that is made meanwhile. Nobody is ordered after it: it only reads, and is void then.
+  std::atomic<std::uint64_t> hashing{0};
 
   DevicePtr base;
   std::atomic<std::uint64_t> requested_bytes{0};  ///< what the program asked for; stale when freed

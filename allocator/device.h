@@ -126,15 +126,18 @@ class Device {
   static constexpr Bytes kHashMemory = KiB(4);
   /// Loads what hash_to_host() needs. May wait for work of the device, while the driver loads: to be called
   /// where that is no harm. Cheap once it has succeeded or failed. `memory`: kHashMemory bytes of the device,
-  /// at a multiple of 512, zero when the first hash gets there, for nothing else as long as hashes are made;
-  /// that of the first success counts. kOk: hashes can be had. kOutOfMemory, kNotReady (another thread is at
-  /// it): ask again later. Anything else: never on this device.
+  /// at a multiple of 512, zero when the first hash gets there, for nothing else as long as hashes are made
+  /// but HashControl at its start (content_hash_kernel.h); that of the first success counts. kOk: hashes can
+  /// be had. kOutOfMemory, kNotReady (another thread is at it): ask again later. Anything else: never on this
+  /// device.
   virtual Status prepare_hash(DevicePtr memory) noexcept = 0;
   /// The content hash of [device, device + size), as the bytes are when the stream gets there, is written to
   /// sizeof(ContentHash) bytes of registered host memory at `host`; ordered in `stream`, never waited for.
   /// Any address and size but zero. kNotSupported until prepare_hash() has succeeded. Without kOk no hash can
-  /// be relied on, and the bytes at `host` may change until the stream has passed.
-  virtual Status hash_to_host(void* host, DevicePtr device, Bytes size, StreamHandle stream) noexcept = 0;
+  /// be relied on, and the bytes at `host` may change until the stream has passed. `number`, not zero: that
+  /// HashControl gives it up by.
+  virtual Status hash_to_host(void* host, DevicePtr device, Bytes size, std::uint64_t number,
+                              StreamHandle stream) noexcept = 0;
 
   // Host memory that the copy engines reach directly. cuMemHostRegister.
   virtual Status register_host(void* base, Bytes size) noexcept = 0;

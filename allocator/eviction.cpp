@@ -111,7 +111,8 @@ bool Residency::strip_freed() noexcept {
   refused_.clear();
   for (;;) {
     const BlockId id = freed_.take_oldest_idle([&](BlockId one) {
-      return being_copied(one) || std::find(refused_.begin(), refused_.end(), one) != refused_.end();
+      return being_copied(one) || questions_.reading(one) ||
+             std::find(refused_.begin(), refused_.end(), one) != refused_.end();
     });
     streams_.make_marks();
     if (id == kNoBlock) return false;

@@ -44,11 +44,8 @@ bool same_bytes(const HostSlot& a, const HostSlot& b, Bytes size) noexcept {
 
 void Residency::open_hashes(DevicePtr memory) noexcept {
   const TurnstileGuard turn(turnstile_);
-  Status status = device_.prepare_hash(memory);
-  if (status.ok()) status = answers_.open();
-  if (status.ok()) status = engine_.set(memory, answers_.zeros(), Device::kHashMemory);
-  clean_ = status.ok();
-  if (!clean_) emit<Ev::no_hashes>(static_cast<std::uint64_t>(status.code()));
+  const Status status = questions_.open(memory);
+  if (!status.ok()) emit<Ev::no_hashes>(static_cast<std::uint64_t>(status.code()));
 }
 
 void Residency::begin_eviction(BlockId id, StateWord chosen) noexcept {
@@ -56,6 +53,7 @@ void Residency::begin_eviction(BlockId id, StateWord chosen) noexcept {
   if (!block.touched.load(std::memory_order_acquire)) {
     // Nothing to copy; uses of the memory's last life are waited for at the end.
     block.outgoing.store(0, std::memory_order_release);
+    block.hashing.store(0, std::memory_order_release);
     if (block.move(chosen, BlockState::kOutgoing)) {
       Recorder::move(arena_.recorded(id), plan::MoveKind::kDrop, block.requested());
       evictions_.push_back({.id = id, .word = chosen.next(BlockState::kOutgoing)});
@@ -63,7 +61,7 @@ void Residency::begin_eviction(BlockId id, StateWord chosen) noexcept {
     return;
   }
   const bool has_copy = copies_.has_copy(id);
-  const bool looks_first = clean_ && has_copy && copies_.is_promising(id);
+  const bool looks_first = has_copy && copies_.is_promising(id);
   HostSlot slot = copies_.take(id);
   if (slot.empty()) {
     DeviceResult<HostSlot> made = copies_.make_slot(block.requested().round_up(kGranule));
@@ -84,45 +82,41 @@ void Residency::begin_eviction(BlockId id, StateWord chosen) noexcept {
     return;
   }
   Eviction eviction{.id = id, .word = chosen.next(BlockState::kStarting), .slot = std::move(slot)};
-  Use started;
-  if (const Status status = engine_.order_after_uses(block); !status.ok()) {
-    fail(eviction, status, started);
+  const auto ask = [&](bool are_over) {
+    eviction.answer = questions_.ask(id, block, are_over);
+    return eviction.answer != nullptr;
+  };
+  if (looks_first && ask(/*are_over=*/false)) {
+    publish(eviction, {}, Step::kAsking);
+    evictions_.push_back(std::move(eviction));
     return;
   }
-  const bool hashes = clean_ && (looks_first || copies_.is_worth_a_hash(id)) && ask(eviction, &started);
-  if (hashes && looks_first) {
-    if (const DeviceResult<Use> asked = engine_.mark_out(started); asked.ok()) {
-      publish(eviction, *asked, Step::kAsking);
-      evictions_.push_back(std::move(eviction));
-      return;
-    }
+  if (const Status status = engine_.order_after_uses(block); !status.ok()) {
+    fail(eviction, status, {});
+    return;
   }
-  if (start_copy(eviction, started)) evictions_.push_back(std::move(eviction));
-}
-
-// Has the block hashed where it stands in the order of copies out. False: the answer will not come.
-bool Residency::ask(Eviction& eviction, Use* started) noexcept {
-  eviction.answer = answers_.take();
-  if (eviction.answer == nullptr) return false;
-  if (engine_.hash(arena_.block(eviction.id), eviction.answer, started).ok()) return true;
-  answers_.put(std::exchange(eviction.answer, nullptr), *started);
-  return false;
+  // The device has been waited for where not all uses are known.
+  if (!looks_first && copies_.is_worth_a_hash(id))
+    (void)ask(block.used_widely.load(std::memory_order_acquire));
+  if (start_copy(eviction)) evictions_.push_back(std::move(eviction));
 }
 
 // From here on whoever changes the word ends the eviction, which keeps the word that it had, and is ordered
-// after `last`.
-void Residency::publish(Eviction& eviction, Use last, Step step) noexcept {
+// after `copied`.
+void Residency::publish(Eviction& eviction, Use copied, Step step) noexcept {
   Block& block = arena_.block(eviction.id);
   eviction.word = eviction.word.next(BlockState::kOutgoing);
-  eviction.last = last;
+  eviction.copied = copied;
   eviction.step = step;
-  block.outgoing.store(last.raw(), std::memory_order_release);
+  block.outgoing.store(copied.raw(), std::memory_order_release);
+  block.hashing.store(questions_.use_of(eviction.answer).raw(), std::memory_order_release);
   block.settle(BlockState::kOutgoing);
 }
 
 // The block is in kStarting, and all of its uses come before in the order of copies out.
-bool Residency::start_copy(Eviction& eviction, Use started) noexcept {
+bool Residency::start_copy(Eviction& eviction) noexcept {
   Block& block = arena_.block(eviction.id);
+  Use started;
   const DeviceResult<Use> copied = engine_.copy_out(block, eviction.slot, &started);
   if (!copied.ok()) {
     fail(eviction, copied.error(), started);
@@ -149,18 +143,21 @@ void Residency::fail(Eviction& eviction, Status error, Use started) noexcept {
     device_error_ = waited;
   }
   eviction.slot.clear();
-  answers_.put(std::exchange(eviction.answer, nullptr), started);
+  questions_.put(std::exchange(eviction.answer, nullptr));
   arena_.block(eviction.id).settle(BlockState::kResident);
 }
 
-// The hash has come: there is nothing to copy, or the copy starts now. Where the block was taken back or
-// freed it says nothing any more.
+// The hash has come: there is nothing to copy, or the copy starts now; so it does where the hash will never
+// come. Where the block was taken back or freed it says nothing any more.
 void Residency::act_on_answer(Eviction& eviction) noexcept {
   Block& block = arena_.block(eviction.id);
   if (block.load() != eviction.word) return;
-  const ContentHash now = *eviction.answer;
+  const HashQuestions::Answer answer = questions_.look(eviction.answer);
+  if (answer == HashQuestions::Answer::kPending) return;
+  const bool is_here = answer == HashQuestions::Answer::kHere;
+  const ContentHash now = is_here ? *eviction.answer : ContentHash{};
   const ContentHash* before = copies_.hash_of(eviction.id);
-  const bool is_same = before != nullptr && *before == now;
+  const bool is_same = is_here && before != nullptr && *before == now;
   if (is_same && check_ != CheckLevel::kFull) {
     copies_.note(eviction.id, now);
     eviction.step = Step::kUnchanged;
@@ -168,25 +165,22 @@ void Residency::act_on_answer(Eviction& eviction) noexcept {
   }
   if (!block.move(eviction.word, BlockState::kStarting)) return;
   eviction.word = eviction.word.next(BlockState::kStarting);
-  answers_.put(std::exchange(eviction.answer, nullptr), eviction.last);
-  copies_.note(eviction.id, now);
-  eviction.is_noted = true;
-  if (is_same) {
-    verify(eviction);
-  } else {
-    (void)start_copy(eviction, eviction.last);
+  questions_.put(std::exchange(eviction.answer, nullptr));
+  if (is_here) copies_.note(eviction.id, now);
+  eviction.is_noted = is_here;
+  if (is_same) return verify(eviction);
+  // What was hashed had its uses behind it, and has had none since. What was not, may be in use still, unless
+  // the device was waited for.
+  if (!is_here && !block.used_widely.load(std::memory_order_acquire)) {
+    if (const Status status = engine_.order_after_uses(block); !status.ok())
+      return fail(eviction, status, {});
   }
+  (void)start_copy(eviction);
 }
 
 void Residency::act_on_answers() noexcept {
-  std::uint64_t not_passed = ~std::uint64_t{0};  // the order of copies out is one stream
   for (Eviction& eviction : evictions_) {
-    if (eviction.step != Step::kAsking || eviction.last.ticket() >= not_passed) continue;
-    if (!streams_.passed(eviction.last)) {
-      not_passed = eviction.last.ticket();
-    } else {
-      act_on_answer(eviction);
-    }
+    if (eviction.step == Step::kAsking) act_on_answer(eviction);
   }
 }
 
@@ -195,8 +189,8 @@ void Residency::act_on_answers() noexcept {
 void Residency::verify(Eviction& eviction) noexcept {
   Block& block = arena_.block(eviction.id);
   DeviceResult<HostSlot> fresh = host_.allocate(size_of(eviction.slot));
-  if (!fresh.ok()) return publish(eviction, eviction.last, Step::kUnchanged);
-  Use started = eviction.last;
+  if (!fresh.ok()) return publish(eviction, {}, Step::kUnchanged);
+  Use started;
   const DeviceResult<Use> copied = engine_.copy_out(block, *fresh, &started);
   const Status status = copied.ok() ? wait_host(*copied, Metric::wait_copy_out_ns_total) : copied.error();
   if (!status.ok()) {
@@ -218,13 +212,29 @@ void Residency::verify(Eviction& eviction) noexcept {
 // Until nothing on the device touches the memory any more: what was enqueued for the eviction came after all
 // uses.
 Status Residency::wait_for(const Eviction& eviction) noexcept {
-  if (eviction.last) {
-    if (streams_.passed(eviction.last)) return kOk;
-    StatsPage::instance().add(Metric::copy_out_waits_total, 1);
-    waited_for_copy_out_ = true;
-    return wait_host(eviction.last, Metric::wait_copy_out_ns_total);
+  if (eviction.step == Step::kNothing) {
+    if (const Status status = wait_for_uses(arena_.block(eviction.id)); !status.ok()) return status;
   }
-  return wait_for_uses(arena_.block(eviction.id));
+  if (has_passed(eviction)) return kOk;
+  StatsPage::instance().add(Metric::copy_out_waits_total, 1);
+  waited_for_copy_out_ = true;
+  const Status status = wait_host(eviction.copied, Metric::wait_copy_out_ns_total);
+  return status.ok() ? wait_for_hashes(eviction.id) : status;
+}
+
+bool Residency::has_passed(const Eviction& eviction) noexcept {
+  return streams_.passed(eviction.copied) && !questions_.reading(eviction.id);
+}
+
+// Until no hash reads the block; what is not there in time is given up. kNotReady: nor is it known that it
+// was.
+Status Residency::wait_for_hashes(BlockId id) noexcept {
+  const Use hash = questions_.reading(id);
+  if (!hash) return kOk;
+  const WaitClock clock(Metric::wait_copy_out_ns_total);
+  const Nanos patience = questions_.is_open() ? kAnswerPatience : Nanos();
+  const Status status = streams_.wait_host_until(hash, monotonic_now() + patience);
+  return status == kNotReady ? questions_.give_up() : status;
 }
 
 // Takes the oldest eviction further, or one that has only to be ended; true if memory came free.
@@ -242,14 +252,14 @@ bool Residency::finish_eviction() noexcept {
   evictions_.erase(next);
   Block& block = arena_.block(eviction.id);
   if (!status.ok()) {
-    if (is_capture_error(status)) {
+    if (is_capture_error(status) || status == kNotReady) {
       note_refusal(eviction.id, status);
     } else {
       device_error_ = status;
     }
     block.move(eviction.word, BlockState::kResident);
-    answers_.put(eviction.answer, eviction.last);
-    lost_.push_back({std::move(eviction.slot), eviction.last});
+    questions_.put(eviction.answer);
+    lost_.push_back({std::move(eviction.slot), eviction.copied});
     return false;
   }
   if (!block.move(eviction.word, BlockState::kUnmapping)) {
@@ -265,7 +275,7 @@ bool Residency::finish_eviction() noexcept {
   } else if (!note_copied(eviction)) {
     copies_.forget_hash(eviction.id);
   }
-  answers_.put(eviction.answer, eviction.last);
+  questions_.put(eviction.answer);
   block.host = std::move(eviction.slot);
   block.settle(eviction.step == Step::kNothing ? BlockState::kReserved : BlockState::kOut);
   return block.backed() < before;
@@ -273,7 +283,8 @@ bool Residency::finish_eviction() noexcept {
 
 // After the copy: is the hash of what the slot holds known now?
 bool Residency::note_copied(const Eviction& eviction) noexcept {
-  if (eviction.step == Step::kCopying && eviction.answer != nullptr) {
+  if (eviction.step == Step::kCopying && eviction.answer != nullptr &&
+      questions_.look(eviction.answer) == HashQuestions::Answer::kHere) {
     copies_.note(eviction.id, *eviction.answer);
     return true;
   }
@@ -289,7 +300,7 @@ void Residency::end_void(Eviction& eviction) noexcept {
   const bool is_whole = eviction.step != Step::kCopying ||
                         block.taken_whole.load(std::memory_order_acquire) == eviction.word.raw();
   const bool has_hash = is_here && is_whole && (eviction.step != Step::kCopying || note_copied(eviction));
-  answers_.put(eviction.answer, eviction.last);
+  questions_.put(eviction.answer);
   if (has_hash) {
     copies_.keep(eviction.id, std::move(eviction.slot));
   } else {
@@ -305,7 +316,7 @@ void Residency::finish_all_evictions() noexcept {
 void Residency::sweep_evictions() noexcept {
   act_on_answers();
   std::erase_if(evictions_, [&](Eviction& eviction) {
-    if (arena_.block(eviction.id).load() == eviction.word || !streams_.passed(eviction.last)) return false;
+    if (arena_.block(eviction.id).load() == eviction.word || !has_passed(eviction)) return false;
     end_void(eviction);
     return true;
   });

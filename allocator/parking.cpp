@@ -44,7 +44,7 @@ void Residency::park_idle(Use use, WorkName what) noexcept {
   for (const auto& [id, word] : parking_) {
     Block& block = arena_.block(id);
     if ((stuck & EpochRegistry::bit_of(id)) != 0 || block.pins.load(std::memory_order_seq_cst) != 0 ||
-        !is_idle(block)) {
+        !is_idle(block) || questions_.reading(id)) {
       block.move(word, BlockState::kResident);
       continue;
     }
@@ -61,7 +61,7 @@ Status Residency::wait_for_mapped(Use use) noexcept {
     if (!status.ok() && status != kNotReady) return;
     if (const Status waited = streams_.wait_host_until(one, deadline); !waited.ok()) status = waited;
   };
-  for (const Eviction& eviction : evictions_) wait(eviction.last);
+  for (const Eviction& eviction : evictions_) wait(eviction.copied);
   for (BlockId id = 1; id < arena_.end_id(); ++id) {
     const Block& block = arena_.block(id);
     const BlockState state = block.load().state();
@@ -85,8 +85,8 @@ void Residency::finish_evictions_that_passed() noexcept {
   device_error_ = kOk;
   while (!evictions_.empty() && device_error_.ok()) {
     const Eviction& oldest = evictions_.front();
-    const bool has_passed = oldest.last ? streams_.passed(oldest.last) : is_idle(arena_.block(oldest.id));
-    if (!has_passed) return;
+    if (!has_passed(oldest)) return;
+    if (oldest.step == Step::kNothing && !is_idle(arena_.block(oldest.id))) return;
     (void)finish_eviction();
   }
 }

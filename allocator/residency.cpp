@@ -20,7 +20,7 @@ Residency::Residency(Device& device, Arena& arena, HandlePool& pool, HostArena& 
       sums_(sums),
       engine_(device, streams),
       copies_(arena, host),
-      answers_(device, streams),
+      questions_(device, streams),
       check_(check),
       freed_(arena, streams) {}
 
@@ -85,7 +85,9 @@ bool Residency::usable_now(std::span<const BlockId> set, Copies* copies) noexcep
         case BlockState::kChosen:
         case BlockState::kOutgoing: {
           const Use copy = Use::from_raw(block.outgoing.load(std::memory_order_acquire));
-          const bool is_whole = word.state() == BlockState::kOutgoing && streams_.passed(copy);
+          const Use hash = Use::from_raw(block.hashing.load(std::memory_order_acquire));
+          const bool is_whole =
+              word.state() == BlockState::kOutgoing && streams_.passed(copy) && streams_.passed(hash);
           if (!block.move(word, BlockState::kResident)) break;
           if (is_whole) block.taken_whole.store(word.raw(), std::memory_order_release);
           StatsPage::instance().add(Metric::evictions_cancelled_total, 1);

@@ -9,7 +9,7 @@
 #include "allocator/device_sums.h"
 #include "allocator/free_list.h"
 #include "allocator/handle_pool.h"
-#include "allocator/hash_answers.h"
+#include "allocator/hash_questions.h"
 #include "allocator/host_arena.h"
 #include "allocator/host_copies.h"
 #include "allocator/size_census.h"
@@ -189,7 +189,7 @@ class Residency {
   /// The device's context is gone: see HostArena::abandon.
   void abandon() noexcept {
     host_.abandon();
-    answers_.abandon();
+    questions_.abandon();
   }
 
  private:
@@ -206,6 +206,9 @@ class Residency {
   /// wait that was in vain it waits the second time, until one is not.
   static constexpr Nanos kParkPatience = seconds(1);
   static constexpr Nanos kParkImpatience = millis(1);
+  /// How long the owner of the slow path waits for a hash: longer than kernels take as a rule. One that no
+  /// multiprocessor is left for may never come.
+  static constexpr Nanos kAnswerPatience = seconds(1);
   /// How long the owner of the slow path waits for launches that hold all other blocks between their check
   /// and their enqueue, before it answers out of memory.
   static constexpr Nanos kPatience = seconds(60);
@@ -215,15 +218,15 @@ class Residency {
     kNothing,  ///< the block was never touched: there is nothing to copy
     kAsking,  ///< the slot has a copy of it, and the device is asked for a hash, to see whether it is current
     kUnchanged,  ///< it is
-    kCopying,    ///< the block is copied to the slot, with a hash beside it if there is an answer
+    kCopying,    ///< the block is copied to the slot, and hashed beside that if there is an answer to come
   };
   /// An eviction between its first step and its end.
   struct Eviction {
     BlockId id = kNoBlock;
     StateWord word;  ///< of the block; with another one, the eviction is void
     HostSlot slot{};
-    Use last{};                     ///< comes after all that the eviction has enqueued; none: nothing was
-    ContentHash* answer = nullptr;  ///< where the hash is once `last` has passed; null: nowhere
+    Use copied{};                   ///< comes after the copy; none: there is none
+    ContentHash* answer = nullptr;  ///< of questions_; null: nothing was asked
     Step step = Step::kNothing;
     bool is_noted = false;  ///< HostCopies knows the hash of what will be in the slot
   };
@@ -300,14 +303,15 @@ class Residency {
 
   // One block that leaves; leaving.cpp
   void begin_eviction(BlockId id, StateWord chosen) noexcept;
-  bool ask(Eviction& eviction, Use* started) noexcept;
-  void publish(Eviction& eviction, Use last, Step step) noexcept;
-  bool start_copy(Eviction& eviction, Use started) noexcept;
+  void publish(Eviction& eviction, Use copied, Step step) noexcept;
+  bool start_copy(Eviction& eviction) noexcept;
   void fail(Eviction& eviction, Status error, Use started) noexcept;
   void act_on_answer(Eviction& eviction) noexcept;
   void act_on_answers() noexcept;
   void verify(Eviction& eviction) noexcept;
   Status wait_for(const Eviction& eviction) noexcept;
+  Status wait_for_hashes(BlockId id) noexcept;
+  bool has_passed(const Eviction& eviction) noexcept;
   bool finish_eviction() noexcept;
   bool note_copied(const Eviction& eviction) noexcept;
   void end_void(Eviction& eviction) noexcept;
@@ -327,10 +331,9 @@ class Residency {
   StreamTable& streams_;
   DeviceSums& sums_;
   SwapEngine engine_;
-  HostCopies copies_;    // turnstile
-  HashAnswers answers_;  // turnstile
+  HostCopies copies_;        // turnstile
+  HashQuestions questions_;  // turnstile
   const CheckLevel check_;
-  bool clean_ = false;  // turnstile; hashes can be had and are wanted
 
   Turnstile turnstile_;
   std::atomic<bool> frozen_{false};

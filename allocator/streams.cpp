@@ -246,6 +246,15 @@ Status StreamTable::order(Stream& waiter, Use use) noexcept {
   return waiter.device_->wait(waiter.handle_, mark->event);
 }
 
+Status StreamTable::order_after_uses(Stream& waiter, const Block& block) noexcept {
+  if (block.used_widely.load(std::memory_order_acquire)) return wait_device();
+  for (const auto& raw : block.uses) {
+    const Use use = Use::from_raw(raw.load(std::memory_order_acquire));
+    if (const Status status = order(waiter, use); !status.ok()) return status;
+  }
+  return kOk;
+}
+
 Status StreamTable::order_after_incoming(Stream& waiter, Use incoming) noexcept {
   if (waiter.ordered_after_.load(std::memory_order_acquire) >= incoming.ticket()) return kOk;
   const Status status = order(waiter, incoming);

@@ -181,6 +181,9 @@ class StreamTable {
   /// Makes `waiter` wait on the device until the use has passed; returns at once. kNotReady: another thread
   /// is in the driver with the stream of the use, and perhaps stuck there.
   Status order(Stream& waiter, Use use) noexcept;
+  /// Makes `waiter` wait on the device for all uses of the block; on the host, for the whole device, where
+  /// more streams have used it than a block remembers. Not for a block that somebody may be using.
+  Status order_after_uses(Stream& waiter, const Block& block) noexcept;
   /// order() after a copy-in, remembered, so that one stream waits for one copy once.
   Status order_after_incoming(Stream& waiter, Use incoming) noexcept;
   /// Waits on the host until the use has passed. The only waits of the runtime are here and in synchronize();

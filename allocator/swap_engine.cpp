@@ -34,35 +34,6 @@ Status SwapEngine::for_each_piece(const Block& block, const HostSlot& slot, Copy
   return kOk;
 }
 
-// Stream order among our own copies is not enough: the last kernel that wrote the block ran elsewhere.
-Status SwapEngine::order_after_uses(const Block& block) noexcept {
-  if (block.used_widely.load(std::memory_order_acquire)) return streams_.wait_device();
-  for (const auto& raw : block.uses) {
-    const Use use = Use::from_raw(raw.load(std::memory_order_acquire));
-    if (const Status status = streams_.order(*out_, use); !status.ok()) return status;
-  }
-  return kOk;
-}
-
-Status SwapEngine::set(DevicePtr at, const void* from, Bytes size) noexcept {
-  const Status status = device_.copy_to_device(at, from, size, out_->handle());
-  if (status.ok()) (void)out_->draw();
-  return status;
-}
-
-Status SwapEngine::hash(const Block& block, void* answer, Use* started) noexcept {
-  const Status status = device_.hash_to_host(answer, block.base, block.requested(), out_->handle());
-  // Also after an error: what of it did start is covered by a ticket that is drawn now.
-  *started = out_->draw();
-  if (status.ok()) StatsPage::instance().add(Metric::hashes_total, 1);
-  return status;
-}
-
-DeviceResult<Use> SwapEngine::mark_out(Use last) noexcept {
-  if (const Status marked = streams_.mark(*out_); !marked.ok()) return Err{marked};
-  return last;
-}
-
 DeviceResult<Use> SwapEngine::copy_out(const Block& block, const HostSlot& slot, Use* started) noexcept {
   const Status status = for_each_piece(block, slot, [&](DevicePtr at, std::byte* host, Bytes size) {
     const Status copied = device_.copy_to_host(host, at, size, out_->handle());
@@ -70,12 +41,11 @@ DeviceResult<Use> SwapEngine::copy_out(const Block& block, const HostSlot& slot,
     return copied;
   });
   if (!status.ok()) return Err{status};
-  const DeviceResult<Use> marked = mark_out(*started);
-  if (!marked.ok()) return marked;
+  if (const Status marked = streams_.mark(*out_); !marked.ok()) return Err{marked};
   StatsPage::instance().add(Metric::swap_out_total, 1);
   StatsPage::instance().add(Metric::swap_out_bytes_total, block.requested().count());
   emit<Ev::block_out>(block.base.address(), block.requested());
-  return marked;
+  return *started;
 }
 
 DeviceResult<Use> SwapEngine::copy_in(Block& block, const HostSlot& slot, Use* started) noexcept {

@@ -20,14 +20,7 @@ class SwapEngine {
   Status open() noexcept;
 
   /// What is enqueued from here on to take the block out comes after everything that its uses name.
-  Status order_after_uses(const Block& block) noexcept;
-  /// Copies `from`, pinned memory, to the device, before all that follows in the order of copies out.
-  Status set(DevicePtr at, const void* from, Bytes size) noexcept;
-  /// Has the content hash of the block written to `answer`, pinned memory, in the order of copies out.
-  /// `started` is set to what must pass before the answer may be used for something else, also on failure.
-  Status hash(const Block& block, void* answer, Use* started) noexcept;
-  /// The point in the order of copies out up to which all must have passed.
-  DeviceResult<Use> mark_out(Use last) noexcept;
+  Status order_after_uses(const Block& block) noexcept { return streams_.order_after_uses(*out_, block); }
   /// Copies the block to `slot`. The block stays valid. On failure some pieces may still be in flight into
   /// the slot: `started` is then set to what must pass before the slot is used again.
   DeviceResult<Use> copy_out(const Block& block, const HostSlot& slot, Use* started) noexcept;

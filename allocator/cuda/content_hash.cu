@@ -39,9 +39,10 @@ class DeviceBlock {
 extern "C" {
 
 __global__ void __launch_bounds__(HashContent::kThreads)
-    tidepool_content_hash(const unsigned char* from, unsigned long long size, HashSlot* slot) {
+    tidepool_content_hash(const unsigned char* from, unsigned long long size, HashSlot* slot,
+                          HashControl* control, unsigned long long number) {
   DeviceBlock block;
-  HashContent::run(block, from, size, slot);
+  HashContent::run(block, from, size, slot, control, number);
 }
 
 }  // extern "C"

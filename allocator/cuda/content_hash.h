@@ -5,6 +5,6 @@ namespace tidepool::runtime {
 
 inline constexpr const char* kHashKernelName = "tidepool_content_hash";
 /// Hashes that may be under way at one time; more wait for each other on the device.
-inline constexpr unsigned kHashSlots = 64;
+inline constexpr unsigned kHashSlots = 63;
 
 }  // namespace tidepool::runtime

@@ -10,7 +10,7 @@ extern "C" __attribute__((visibility("hidden"))) const unsigned char
 
 namespace tidepool::runtime {
 
-static_assert(kHashSlots * sizeof(HashSlot) <= Device::kHashMemory.count());
+static_assert(sizeof(HashControl) + kHashSlots * sizeof(HashSlot) <= Device::kHashMemory.count());
 
 namespace {
 
@@ -73,19 +73,20 @@ unsigned ContentHasher::grid_for(std::size_t size) const noexcept {
   return static_cast<unsigned>(std::clamp<std::size_t>(blocks, 1, full_grid_));
 }
 
-Status ContentHasher::hash(void* host, CUdeviceptr device, std::size_t size, CUstream stream) noexcept {
+Status ContentHasher::hash(void* host, CUdeviceptr device, std::size_t size, std::uint64_t number,
+                           CUstream stream) noexcept {
   if (state_.load(std::memory_order_acquire) != State::kLoaded) return kNotSupported;
   Slot* slot = take_slot();
   if (slot == nullptr) return kNotReady;
   bool dirty = false;
-  const Status status = enqueue(*slot, host, device, size, stream, &dirty);
+  const Status status = enqueue(*slot, host, device, size, number, stream, &dirty);
   // A slot with work that no event tells of can never be used again. That takes a driver that fails.
   if (!dirty) slot->taken.store(false, std::memory_order_release);
   return status;
 }
 
-Status ContentHasher::enqueue(Slot& slot, void* host, CUdeviceptr device, std::size_t size, CUstream stream,
-                              bool* dirty) noexcept {
+Status ContentHasher::enqueue(Slot& slot, void* host, CUdeviceptr device, std::size_t size,
+                              std::uint64_t number, CUstream stream, bool* dirty) noexcept {
   if (slot.done == nullptr) {
     const CUresult made = driver_.cuEventCreate(&slot.done, CU_EVENT_DISABLE_TIMING);
     if (made != CUDA_SUCCESS) return status_of(made);
@@ -93,9 +94,12 @@ Status ContentHasher::enqueue(Slot& slot, void* host, CUdeviceptr device, std::s
   CUresult result = driver_.cuStreamWaitEvent(stream, slot.done, 0);
   if (result != CUDA_SUCCESS) return status_of(result);
 
-  CUdeviceptr at = memory_ + static_cast<std::size_t>(&slot - slots_.data()) * sizeof(HashSlot);
+  CUdeviceptr control = memory_;
+  CUdeviceptr at =
+      memory_ + sizeof(HashControl) + static_cast<std::size_t>(&slot - slots_.data()) * sizeof(HashSlot);
   unsigned long long bytes = size;
-  void* parameters[] = {&device, &bytes, &at, nullptr};
+  unsigned long long with_number = number;
+  void* parameters[] = {&device, &bytes, &at, &control, &with_number, nullptr};
   result = driver_.cuLaunchKernel(kernel_, grid_for(size), 1, 1, HashContent::kThreads, 1, 1, 0, stream,
                                   static_cast<void**>(parameters), nullptr);
   if (result != CUDA_SUCCESS) return status_of(result);

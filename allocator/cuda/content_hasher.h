@@ -15,7 +15,8 @@ namespace tidepool::runtime {
 /// Every call is made with that context current. Thread-safe, takes no lock, waits for nothing but what the
 /// driver itself waits for while it loads.
 ///
-/// Hashes meet their blocks' sums in slots of device memory, which the caller of load() gives. A slot's event
+/// Hashes meet their blocks' sums in slots of device memory, which the caller of load() gives, behind their
+/// HashControl. A slot's event
 /// makes its next hash wait, on the device, for the one before, whatever stream that was in.
 class ContentHasher {
  public:
@@ -28,8 +29,9 @@ class ContentHasher {
 
   /// Enqueues the hash of [device, device + size) and its copy to 16 bytes at `host`. kNotSupported unless
   /// loaded; kNotReady where more threads than slots are here. On any error but these the copy may still
-  /// come.
-  Status hash(void* host, CUdeviceptr device, std::size_t size, CUstream stream) noexcept;
+  /// come. `number`: as in Device::hash_to_host().
+  Status hash(void* host, CUdeviceptr device, std::size_t size, std::uint64_t number,
+              CUstream stream) noexcept;
 
  private:
   enum class State : std::uint8_t { kUnloaded, kLoading, kLoaded, kFailed };
@@ -40,8 +42,8 @@ class ContentHasher {
 
   Status find_all(CUdevice ordinal) noexcept;
   Slot* take_slot() noexcept;
-  Status enqueue(Slot& slot, void* host, CUdeviceptr device, std::size_t size, CUstream stream,
-                 bool* dirty) noexcept;
+  Status enqueue(Slot& slot, void* host, CUdeviceptr device, std::size_t size, std::uint64_t number,
+                 CUstream stream, bool* dirty) noexcept;
   [[nodiscard]] unsigned grid_for(std::size_t size) const noexcept;
 
   const DriverTable& driver_;
@@ -50,7 +52,7 @@ class ContentHasher {
   // Written before state_ says kLoaded. The module stays until the context ends.
   CUmodule module_ = nullptr;
   CUfunction kernel_ = nullptr;
-  CUdeviceptr memory_ = 0;  // slots
+  CUdeviceptr memory_ = 0;  // HashControl, then slots
   unsigned full_grid_ = 1;
   std::atomic<unsigned> next_{0};
   std::array<Slot, kHashSlots> slots_;

@@ -227,13 +227,14 @@ Status DriverDevice::prepare_hash(DevicePtr memory) noexcept {
   return Current(*this)([&] { return static_cast<CUresult>(hasher_.load(ordinal_, raw(memory)).code()); });
 }
 
-Status DriverDevice::hash_to_host(void* host, DevicePtr device, Bytes size, StreamHandle stream) noexcept {
+Status DriverDevice::hash_to_host(void* host, DevicePtr device, Bytes size, std::uint64_t number,
+                                  StreamHandle stream) noexcept {
   if (size.count() == 0) return kInvalidValue;
   Current current(*this);
   return current([&] {
     const CUresult refused = current.refuse_captured(raw(stream));
     if (refused != CUDA_SUCCESS) return refused;
-    return static_cast<CUresult>(hasher_.hash(host, raw(device), size.count(), raw(stream)).code());
+    return static_cast<CUresult>(hasher_.hash(host, raw(device), size.count(), number, raw(stream)).code());
   });
 }
 

@@ -61,7 +61,8 @@ class DriverDevice final : public Device {
   Status copy_to_device(DevicePtr device, const void* host, Bytes size,
                         StreamHandle stream) noexcept override;
   Status prepare_hash(DevicePtr memory) noexcept override;
-  Status hash_to_host(void* host, DevicePtr device, Bytes size, StreamHandle stream) noexcept override;
+  Status hash_to_host(void* host, DevicePtr device, Bytes size, std::uint64_t number,
+                      StreamHandle stream) noexcept override;
   Status register_host(void* base, Bytes size) noexcept override;
   Status unregister_host(void* base) noexcept override;
   Status synchronize() noexcept override;

@@ -43,8 +43,20 @@ struct HashSlot {
 };
 static_assert(sizeof(HashSlot) == 64, "one slot, one pair of sectors");
 
+/// One for all hashes of a device, in its memory; zero before the first. The host may give hashes up that
+/// have not begun, and then take the memory away that they were to read: it writes `void_up_to`, and once it
+/// has read `left` and after that an equal `entered`, no thread reads for one of them, now or later. A block
+/// of threads counts itself in before it looks, so one of the two sees the other.
+struct HashControl {
+  unsigned long long void_up_to;  ///< hashes with numbers up to this read nothing, and make no hash
+  unsigned long long entered;     ///< blocks that have begun, of all hashes
+  unsigned long long left;        ///< of those, the ones that read no more
+  unsigned long long padding[5];
+};
+static_assert(sizeof(HashControl) == sizeof(HashSlot), "slots follow it");
+
 /// Hashes `size` bytes at any address into slot->hash, as content_hash() does. Blocks of kThreads threads, as
-/// many as one likes.
+/// many as one likes. `control` null: the hash is never given up.
 struct HashContent {
   static constexpr unsigned kThreads = 256;
   static constexpr std::uint64_t kWord = sizeof(std::uint64_t);
@@ -58,29 +70,37 @@ struct HashContent {
   };
 
   template <class C>
-  TP_HD static void run(C& c, const unsigned char* from, unsigned long long size, HashSlot* slot) {
+  TP_HD static void run(C& c, const unsigned char* from, unsigned long long size, HashSlot* slot,
+                        HashControl* control, unsigned long long number) {
     const std::uint64_t words = (size + kWord - 1) / kWord;
     // Where the block is a loop, its words lie together.
     const std::uint64_t share = (words + c.grid_dim().x - 1) / c.grid_dim().x;
     const std::uint64_t first = min_of(c.block().x * share, words);
     const std::uint64_t last = min_of(first + share, words);
-    if (first < last) c.reads(from + first * kWord, min_of(last * kWord, size) - first * kWord);
     c.writes(slot, sizeof *slot);
     if (c.on_host()) {
       Sums sums{0, 0};
-      for (std::uint64_t i = first; i < last; ++i) sums.add(i, word_at(from, size, i));
+      if (!enter(c, control, number)) {
+        if (first < last) c.reads(from + first * kWord, min_of(last * kWord, size) - first * kWord);
+        for (std::uint64_t i = first; i < last; ++i) sums.add(i, word_at(from, size, i));
+      }
       c.phase([&](unsigned tid) {
         if (tid == 0) arrive(c, sums.low, sums.high, size, slot);
       });
+      leave(c, control);
       return;
     }
+    if (first < last) c.reads(from + first * kWord, min_of(last * kWord, size) - first * kWord);
 #if defined(__CUDA_ARCH__)
-    __shared__ unsigned long long partial[2 * kThreads];
+    __shared__ unsigned long long partial[2 * kThreads + 1];
 #else
-    auto* partial = c.template block_array<unsigned long long>(2 * kThreads);
+    auto* partial = c.template block_array<unsigned long long>(2 * kThreads + 1);
 #endif
     c.phase([&](unsigned tid) {
-      const Sums sums = sums_of_thread(c, tid, from, size);
+      if (tid == 0) partial[2 * kThreads] = enter(c, control, number) ? 1 : 0;
+    });
+    c.phase([&](unsigned tid) {
+      const Sums sums = partial[2 * kThreads] == 0 ? sums_of_thread(c, tid, from, size) : Sums{0, 0};
       partial[tid] = sums.low;
       partial[kThreads + tid] = sums.high;
     });
@@ -92,7 +112,9 @@ struct HashContent {
       });
     }
     c.phase([&](unsigned tid) {
-      if (tid == 0) arrive(c, partial[0], partial[kThreads], size, slot);
+      if (tid != 0) return;
+      leave(c, control);
+      arrive(c, partial[0], partial[kThreads], size, slot);
     });
   }
 
@@ -141,6 +163,32 @@ struct HashContent {
 #if defined(__CUDA_ARCH__)
     __threadfence();
 #endif
+  }
+
+  /// The same, also for who looks from outside of the device.
+  TP_HD static void fence_system() {
+#if defined(__CUDA_ARCH__)
+    __threadfence_system();
+#endif
+  }
+
+  /// The block begins; true if the hash was given up and it must not read.
+  template <class C>
+  TP_HD static bool enter(C& c, HashControl* control, unsigned long long number) {
+    if (control == nullptr) return false;
+    constexpr unsigned long long kOne = 1;
+    c.atomic_add(&control->entered, kOne);
+    fence_system();
+    return *static_cast<const volatile unsigned long long*>(&control->void_up_to) >= number;
+  }
+
+  /// No thread of the block reads any more.
+  template <class C>
+  TP_HD static void leave(C& c, HashControl* control) {
+    if (control == nullptr) return;
+    constexpr unsigned long long kOne = 1;
+    fence_system();
+    c.atomic_add(&control->left, kOne);
   }
 
   /// Adds the block's sums. The block that comes last finds those of all others there, makes the hash of them

@@ -58,7 +58,7 @@ TEST_CASE("content hash image: it has binary code for the devices of the profile
     REQUIRE(chosen.read(&facts) == Problem::kNone);
     REQUIRE(facts.kernels.size() == 1);
     CHECK(facts.kernels[0].name == runtime::kHashKernelName);
-    const std::vector<simgpu::fatbin::Param> params = {{0, 8}, {8, 8}, {16, 8}};
+    const std::vector<simgpu::fatbin::Param> params = {{0, 8}, {8, 8}, {16, 8}, {24, 8}, {32, 8}};
     CHECK(facts.kernels[0].params == params);
     CHECK(facts.kernels[0].max_threads == HashContent::kThreads);
     CHECK(facts.kernels[0].local_bytes <= 0);  // nothing spilt; -1 where that is not known yet

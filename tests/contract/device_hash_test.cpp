@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "allocator/support/content_hash.h"
+#include "allocator/support/content_hash_kernel.h"
 #include "tests/contract/device_fixture.h"
 
 namespace tidepool::contract {
@@ -15,10 +15,10 @@ TEST_CASE("device: hashes are not to be had before they are prepared, nor of not
   const PhysicalHandle handle = f.back(base, f.unit);
   const StreamHandle stream = f.stream();
   RegisteredHost host(f.device, KiB(4));
-  CHECK(f.device.hash_to_host(host.data(), base, f.unit, stream) == runtime::kNotSupported);
+  CHECK(f.device.hash_to_host(host.data(), base, f.unit, 1, stream) == runtime::kNotSupported);
   REQUIRE(f.prepare_hash().ok());
   REQUIRE(f.prepare_hash().ok());
-  CHECK(f.device.hash_to_host(host.data(), base, Bytes(0), stream) == runtime::kInvalidValue);
+  CHECK(f.device.hash_to_host(host.data(), base, Bytes(0), 1, stream) == runtime::kInvalidValue);
   REQUIRE(f.device.synchronize().ok());
   REQUIRE(f.device.unmap(base, f.unit).ok());
   REQUIRE(f.device.destroy(handle).ok());
@@ -46,7 +46,8 @@ TEST_CASE("device: a hash is that of the bytes, at every size and address and ac
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const auto& [at, size] = pieces[i];
     REQUIRE(
-        f.device.hash_to_host(hashes.data() + i * sizeof(ContentHash), base + Bytes(at), Bytes(size), stream)
+        f.device
+            .hash_to_host(hashes.data() + i * sizeof(ContentHash), base + Bytes(at), Bytes(size), 1, stream)
             .ok());
   }
   REQUIRE(f.device.synchronize().ok());
@@ -79,7 +80,7 @@ TEST_CASE("device: a hash is taken when its stream gets there, and one changed b
   REQUIRE(f.prepare_hash().ok());
 
   const auto hash = [&](std::size_t i) {
-    REQUIRE(f.device.hash_to_host(hashes.data() + i * sizeof(ContentHash), base, f.unit, stream).ok());
+    REQUIRE(f.device.hash_to_host(hashes.data() + i * sizeof(ContentHash), base, f.unit, 1, stream).ok());
   };
   f.put(base, before.data(), f.unit, stream);
   hash(0);
@@ -110,7 +111,7 @@ TEST_CASE("device: an event recorded behind a hash tells that it is there") {
   std::memset(bytes.data(), 0x7E, f.unit.count());
   REQUIRE(f.prepare_hash().ok());
   f.put(base, bytes.data(), f.unit, stream);
-  REQUIRE(f.device.hash_to_host(hash.data(), base, f.unit, stream).ok());
+  REQUIRE(f.device.hash_to_host(hash.data(), base, f.unit, 1, stream).ok());
   REQUIRE(f.device.record(event, stream).ok());
   runtime::Status status = kNotReady;
   while (status == kNotReady) status = f.device.query(event);
@@ -139,7 +140,7 @@ TEST_CASE("device: many hashes in several streams do not disturb each other") {
   REQUIRE(f.device.synchronize().ok());
   for (std::size_t i = 0; i < kPieces; ++i) {
     REQUIRE(f.device
-                .hash_to_host(hashes.data() + i * sizeof(ContentHash), base + Bytes(i * 16), Bytes(kSize),
+                .hash_to_host(hashes.data() + i * sizeof(ContentHash), base + Bytes(i * 16), Bytes(kSize), 1,
                               streams[i * 7 % streams.size()])
                 .ok());
   }
@@ -149,6 +150,40 @@ TEST_CASE("device: many hashes in several streams do not disturb each other") {
     std::memcpy(&got, hashes.data() + i * sizeof got, sizeof got);
     REQUIRE(got == content_hash(bytes.data() + i * 16, kSize));
   }
+  REQUIRE(f.device.unmap(base, f.unit).ok());
+  REQUIRE(f.device.destroy(handle).ok());
+}
+
+TEST_CASE("device: a hash that was given up before it began reads nothing, and later ones do") {
+  Fixture f;
+  const DevicePtr base = f.reserve(f.unit * 2);  // the second half is mapped nowhere
+  const PhysicalHandle handle = f.back(base, f.unit);
+  const StreamHandle stream = f.stream();
+  RegisteredHost bytes(f.device, f.unit);
+  RegisteredHost hashes(f.device, KiB(4));
+  std::memset(bytes.data(), 0x5C, f.unit.count());
+  REQUIRE(f.prepare_hash().ok());
+  f.put(base, bytes.data(), f.unit, stream);
+  const DevicePtr control = f.hash_memory;
+  const unsigned long long void_up_to = 7;
+  std::memcpy(hashes.data() + KiB(2).count(), &void_up_to, sizeof void_up_to);
+  f.put(control + Bytes(offsetof(HashControl, void_up_to)), hashes.data() + KiB(2).count(),
+        Bytes(sizeof void_up_to), stream);
+  const auto hash = [&](std::size_t place, DevicePtr at, std::uint64_t number) {
+    return f.device.hash_to_host(hashes.data() + place * sizeof(ContentHash), at, f.unit, number, stream);
+  };
+  REQUIRE(hash(0, base + f.unit, 6).ok());
+  REQUIRE(hash(0, base + f.unit, 7).ok());
+  REQUIRE(hash(1, base, 8).ok());
+  unsigned long long counts[2] = {1, 0};
+  f.get(hashes.data() + KiB(1).count(), control + Bytes(offsetof(HashControl, entered)), Bytes(sizeof counts),
+        stream);
+  REQUIRE(f.device.synchronize().ok());
+  ContentHash got{};
+  std::memcpy(&got, hashes.data() + sizeof got, sizeof got);
+  CHECK(got == content_hash(bytes.data(), f.unit.count()));
+  std::memcpy(counts, hashes.data() + KiB(1).count(), sizeof counts);
+  CHECK(counts[0] == counts[1]);
   REQUIRE(f.device.unmap(base, f.unit).ok());
   REQUIRE(f.device.destroy(handle).ok());
 }

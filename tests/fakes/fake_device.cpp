@@ -4,7 +4,7 @@
 #include <sstream>
 #include <utility>
 
-#include "allocator/support/content_hash.h"
+#include "allocator/support/content_hash_kernel.h"
 
 namespace tidepool::fakes {
 
@@ -71,16 +71,25 @@ StreamHandle FakeDevice::create_program_stream(bool blocking) {
   return queue_.create_stream(blocking);
 }
 
-Status FakeDevice::submit(StreamHandle stream, std::string name, std::function<void(Access&)> work) {
+Status FakeDevice::submit_to(StreamHandle stream, std::string name, std::function<void(Access&)> work,
+                             void (FakeQueue::*push)(StreamHandle, FakeQueue::Work)) {
   const Lock lock(mutex_);
   if (const Status early = enter("submit"); !early.ok()) return early;
   if (!queue_.has_stream(stream)) return refuse("submit to an unknown stream");
-  queue_.push(stream, [this, name = std::move(name), work = std::move(work)] {
+  (queue_.*push)(stream, [this, name = std::move(name), work = std::move(work)] {
     if (ended_) return;
     Access access(*this, name);
     work(access);
   });
   return kOk;
+}
+
+Status FakeDevice::submit(StreamHandle stream, std::string name, std::function<void(Access&)> work) {
+  return submit_to(stream, std::move(name), std::move(work), &FakeQueue::push_kernel);
+}
+
+Status FakeDevice::submit_copy(StreamHandle stream, std::string name, std::function<void(Access&)> work) {
+  return submit_to(stream, std::move(name), std::move(work), &FakeQueue::push);
 }
 
 Status FakeDevice::submit_fill(StreamHandle stream, DevicePtr at, Bytes size, std::uint8_t value) {
@@ -98,6 +107,16 @@ void FakeDevice::hold(StreamHandle stream) {
 void FakeDevice::end_hold(StreamHandle stream) {
   const Lock lock(mutex_);
   queue_.end_hold(stream);
+}
+
+void FakeDevice::begin_full() {
+  const Lock lock(mutex_);
+  queue_.set_multiprocessors(false);
+}
+
+void FakeDevice::end_full() {
+  const Lock lock(mutex_);
+  queue_.set_multiprocessors(true);
 }
 
 std::size_t FakeDevice::run_some(std::size_t count) {
@@ -282,25 +301,32 @@ Status FakeDevice::prepare_hash(DevicePtr memory) noexcept {
   return kOk;
 }
 
-Status FakeDevice::hash_to_host(void* host, DevicePtr device, Bytes size, StreamHandle stream) noexcept {
+Status FakeDevice::hash_to_host(void* host, DevicePtr device, Bytes size, std::uint64_t number,
+                                StreamHandle stream) noexcept {
   const Lock lock(mutex_);
   if (const Status early = enter("hash_to_host"); !early.ok()) return early;
   if (hash_memory_ == DevicePtr()) return kNotSupported;
   if (!queue_.has_stream(stream) || size.count() == 0) return kInvalidValue;
   if (!is_registered(host, Bytes(sizeof(ContentHash))))
     return refuse("hash_to_host into memory that is not registered");
-  queue_.push(stream, [=, this] {
+  queue_.push_kernel(stream, [=, this] {
     if (ended_) return;
     if (!is_registered(host, Bytes(sizeof(ContentHash))))
       return end_device("hash_to_host after its host memory was unregistered");
-    std::vector<std::uint8_t> bytes(size.count());
-    if (!memory_.read(device, bytes.data(), size))
-      return end_device("hash_to_host reads unmapped " + range_text(device, size));
-    std::vector<std::uint8_t> slots(kHashMemory.count());
-    if (!memory_.read(hash_memory_, slots.data(), kHashMemory))
+    HashControl control{};
+    std::vector<std::uint8_t> slots(kHashMemory.count() - sizeof control);
+    if (!memory_.read(hash_memory_, &control, Bytes(sizeof control)) ||
+        !memory_.read(hash_memory_ + Bytes(sizeof control), slots.data(), Bytes(slots.size())))
       return end_device("hash_to_host without its memory, " + range_text(hash_memory_, kHashMemory));
     if (slots != std::vector<std::uint8_t>(slots.size()))
       return end_device("hash_to_host in memory that is not zero");
+    if (control.void_up_to >= number) {
+      std::memset(host, 0xee, sizeof(ContentHash));
+      return;
+    }
+    std::vector<std::uint8_t> bytes(size.count());
+    if (!memory_.read(device, bytes.data(), size))
+      return end_device("hash_to_host reads unmapped " + range_text(device, size));
     const ContentHash hash = content_hash(bytes.data(), hashes_lie_ ? 0 : bytes.size());
     std::memcpy(host, &hash, sizeof hash);
   });

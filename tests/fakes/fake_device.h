@@ -61,6 +61,9 @@ class FakeDevice final : public runtime::Device {
   /// A launch: `work` runs when its turn comes; `name` is used in errors.
   [[nodiscard]] runtime::Status submit(runtime::StreamHandle stream, std::string name,
                                        std::function<void(Access&)> work);
+  /// The same for a copy of the program, which needs no multiprocessor.
+  [[nodiscard]] runtime::Status submit_copy(runtime::StreamHandle stream, std::string name,
+                                            std::function<void(Access&)> work);
   /// A launch that fills a range with one byte.
   [[nodiscard]] runtime::Status submit_fill(runtime::StreamHandle stream, runtime::DevicePtr at, Bytes size,
                                             std::uint8_t value);
@@ -68,6 +71,11 @@ class FakeDevice final : public runtime::Device {
   /// A kernel that runs until end_hold().
   void hold(runtime::StreamHandle stream);
   void end_hold(runtime::StreamHandle stream);
+
+  /// A kernel that holds all multiprocessors until end_full(): what needs one, launches and hashes, does not
+  /// begin; copies and events go on.
+  void begin_full();
+  void end_full();
 
   // What a test sees and steers.
 
@@ -113,7 +121,7 @@ class FakeDevice final : public runtime::Device {
   runtime::Status copy_to_device(runtime::DevicePtr device, const void* host, Bytes size,
                                  runtime::StreamHandle stream) noexcept override;
   runtime::Status prepare_hash(runtime::DevicePtr memory) noexcept override;
-  runtime::Status hash_to_host(void* host, runtime::DevicePtr device, Bytes size,
+  runtime::Status hash_to_host(void* host, runtime::DevicePtr device, Bytes size, std::uint64_t number,
                                runtime::StreamHandle stream) noexcept override;
   runtime::Status register_host(void* base, Bytes size) noexcept override;
   runtime::Status unregister_host(void* base) noexcept override;
@@ -122,6 +130,8 @@ class FakeDevice final : public runtime::Device {
  private:
   using Lock = std::lock_guard<std::recursive_mutex>;
 
+  runtime::Status submit_to(runtime::StreamHandle stream, std::string name, std::function<void(Access&)> work,
+                            void (FakeQueue::*push)(runtime::StreamHandle, FakeQueue::Work));
   /// Counts the call; what it must return at once, kOk to go ahead.
   [[nodiscard]] runtime::Status enter(std::string_view function);
   /// Notes a rule that the caller broke, and returns kInvalidValue.

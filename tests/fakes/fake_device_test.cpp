@@ -97,10 +97,10 @@ TEST_CASE("fake device: hashing what is not mapped by then ends the device and w
   const StreamHandle stream = m.device.create_program_stream();
   std::vector<std::uint8_t> host(64, 0xEE);
   REQUIRE(m.device.prepare_hash(m.base).ok());
-  CHECK(m.device.hash_to_host(host.data(), m.base, MiB(2), stream) ==
+  CHECK(m.device.hash_to_host(host.data(), m.base, MiB(2), 1, stream) ==
         runtime::kInvalidValue);  // not registered
   REQUIRE(m.device.register_host(host.data(), Bytes(host.size())).ok());
-  REQUIRE(m.device.hash_to_host(host.data(), m.base, MiB(2), stream).ok());
+  REQUIRE(m.device.hash_to_host(host.data(), m.base, MiB(2), 1, stream).ok());
   REQUIRE(m.device.unmap(m.base, MiB(2)).ok());
   REQUIRE(m.device.synchronize() == FakeDevice::kIllegalAddress);
   REQUIRE(host == std::vector<std::uint8_t>(64, 0xEE));

@@ -38,11 +38,16 @@ bool FakeQueue::has_event(EventHandle event) const {
 }
 
 void FakeQueue::push_item(StreamHandle stream, Work work, std::shared_ptr<const Record> need) {
-  streams_.at(key(stream)).items.push_back({next_order_++, std::move(work), std::move(need)});
+  streams_.at(key(stream)).items.push_back({next_order_++, std::move(work), std::move(need), false});
 }
 
 void FakeQueue::push(StreamHandle stream, Work work) {
   push_item(stream, std::move(work), nullptr);
+}
+
+void FakeQueue::push_kernel(StreamHandle stream, Work work) {
+  push_item(stream, std::move(work), nullptr);
+  streams_.at(key(stream)).items.back().is_kernel = true;
 }
 
 void FakeQueue::record(EventHandle event, StreamHandle stream) {
@@ -77,6 +82,7 @@ bool FakeQueue::is_done(EventHandle event) const {
 bool FakeQueue::is_ready(std::uint64_t stream_key, const Stream& stream) const {
   const Item& head = stream.items.front();
   if (head.need != nullptr && !head.need->done) return false;
+  if (head.is_kernel && !are_free_) return false;
   if (stream_key == kLegacy) {
     for (const auto& [other_key, other] : streams_) {
       if (other_key == kLegacy || !other.blocking || other.items.empty()) continue;

@@ -32,11 +32,15 @@ class FakeQueue {
 
   /// The caller has checked the handles.
   void push(runtime::StreamHandle stream, Work work);
+  /// The same for work that needs a multiprocessor.
+  void push_kernel(runtime::StreamHandle stream, Work work);
   void record(runtime::EventHandle event, runtime::StreamHandle stream);
   void wait(runtime::StreamHandle stream, runtime::EventHandle event);
   /// A kernel that ends when end_hold() says so.
   void hold(runtime::StreamHandle stream);
   void end_hold(runtime::StreamHandle stream);
+  /// While there are none, no kernel begins.
+  void set_multiprocessors(bool are_free) { are_free_ = are_free; }
   [[nodiscard]] bool is_done(runtime::EventHandle event) const;
 
   /// Runs one piece of ready work; false where there is none.
@@ -53,6 +57,7 @@ class FakeQueue {
     std::uint64_t order;
     Work work;                           // empty for a wait
     std::shared_ptr<const Record> need;  // must be done before this runs
+    bool is_kernel = false;
   };
   struct Stream {
     bool blocking;
@@ -65,6 +70,7 @@ class FakeQueue {
   void push_item(runtime::StreamHandle stream, Work work, std::shared_ptr<const Record> need);
 
   std::mt19937_64 random_;
+  bool are_free_ = true;
   std::uint64_t next_order_ = 0;
   std::uint64_t next_handle_ = 0x1000;
   std::map<std::uint64_t, Stream> streams_{{kLegacy, Stream{true, {}}}};

@@ -61,9 +61,9 @@ class ForwardingDevice : public runtime::Device {
   runtime::Status prepare_hash(runtime::DevicePtr memory) noexcept override {
     return device_.prepare_hash(memory);
   }
-  runtime::Status hash_to_host(void* host, runtime::DevicePtr at, Bytes size,
+  runtime::Status hash_to_host(void* host, runtime::DevicePtr at, Bytes size, std::uint64_t number,
                                runtime::StreamHandle stream) noexcept override {
-    return device_.hash_to_host(host, at, size, stream);
+    return device_.hash_to_host(host, at, size, number, stream);
   }
   runtime::Status register_host(void* base, Bytes size) noexcept override {
     return device_.register_host(base, size);

@@ -42,7 +42,7 @@ CUfunction hash_kernel(CUmodule module) {
 
 TEST_CASE("module: a kernel whose body simgpu brings is computed") {
   on_device({}, [] {
-    const CUfunction kernel = hash_kernel(load_hash_kernel(3));
+    const CUfunction kernel = hash_kernel(load_hash_kernel(5));
     constexpr std::size_t kSize = 70'001;
     std::vector<unsigned char> bytes(kSize);
     for (std::size_t i = 0; i < kSize; ++i) bytes[i] = static_cast<unsigned char>(i * 31 >> 2);
@@ -53,7 +53,9 @@ TEST_CASE("module: a kernel whose body simgpu brings is computed") {
     OK(cuMemcpyHtoD(data, bytes.data(), kSize));
     OK(cuMemsetD8(slot, 0, sizeof(tidepool::HashSlot)));
     unsigned long long size = kSize;
-    void* params[] = {&data, &size, &slot};
+    CUdeviceptr control = 0;
+    unsigned long long number = 1;
+    void* params[] = {&data, &size, &slot, &control, &number};
     OK(cuLaunchKernel(kernel, 5, 1, 1, tidepool::HashContent::kThreads, 1, 1, 0, nullptr, params, nullptr));
     OK(cuCtxSynchronize());
     tidepool::HashSlot got{};

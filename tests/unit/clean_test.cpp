@@ -178,6 +178,71 @@ TEST_CASE("clean: copies give way where host memory is short, and go with their 
   CHECK(count(Metric::host_bytes) == 0);
 }
 
+// A hash needs a multiprocessor, and a kernel may hold them all until the host has given it work.
+TEST_CASE("clean: a kernel that holds all multiprocessors keeps nobody from room") {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    INFO("seed " << seed);
+    Program program({.budget = "20MiB", .seed = seed, .check = "off"});
+    const auto blocks = written_blocks(program);
+    const auto look = [&](DevicePtr block) { return program.look({block}, 0); };
+    for (int round = 0; round < 3; ++round) (void)copied_in_round(program, blocks, look);
+    CHECK(copied_in_round(program, blocks, look) == Bytes());
+    const std::uint64_t before = count(Metric::hashes_total);
+    program.device().begin_full();
+    REQUIRE(program.look_by_copy({blocks[0]}, 0).ok());
+    REQUIRE(program.look_by_copy({blocks[1]}, 1).ok());
+    const std::uint64_t asked = count(Metric::hashes_total);
+    CHECK(asked > before);
+    // What was given up is not asked again.
+    REQUIRE(program.look_by_copy({blocks[2]}, 2).ok());
+    CHECK(count(Metric::hashes_total) == asked);
+    program.device().end_full();
+    program.synchronize();
+    program.check();
+    // That is over, and what is unchanged is found to be again.
+    for (int round = 0; round < 3; ++round) (void)copied_in_round(program, blocks, look);
+    CHECK(copied_in_round(program, blocks, look) == Bytes());
+    program.check();
+  }
+}
+
+// What was to be hashed is used, written, freed and moved meanwhile; then the hashes are made after all, in
+// memory that is something else's or nobody's.
+TEST_CASE("clean: what is hashed too late is not read, and what comes of it is no answer") {
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937_64 random(seed);
+    Program program({.budget = "24MiB", .seed = seed, .check = "cheap"});
+    auto blocks = written_blocks(program);
+    for (int round = 0; round < 6; ++round) {
+      for (int i = 0; i < 2 * kBlocks; ++i) {
+        const DevicePtr block = blocks[random() % blocks.size()];
+        REQUIRE((random() % 4 == 0 ? program.touch({block}, 0) : program.look({block}, 0)).ok());
+        program.device().run_some(random() % 12);
+      }
+      program.synchronize();
+      program.device().begin_full();
+      const auto stream = static_cast<std::size_t>(round);  // the others' work is over
+      for (int i = 0; i < 3; ++i) {
+        const DevicePtr block = blocks[random() % blocks.size()];
+        REQUIRE((random() % 2 == 0 ? program.touch_by_copy({block}, stream)
+                                   : program.look_by_copy({block}, stream))
+                    .ok());
+      }
+      program.device().end_full();
+      program.device().run_some(random() % 40);
+      if (round % 2 == 0) {
+        REQUIRE(program.free(blocks.back()).ok());
+        blocks.back() = program.allocate(MiB(4));
+        REQUIRE(program.touch({blocks.back()}, stream).ok());
+      }
+      program.synchronize();
+    }
+    program.synchronize();
+    program.check();
+  }
+}
+
 // Two streams that use a block without an order between them, one each half of it. When one takes the block
 // back from a copy that is under way, the other is not ordered after that copy: what is copied may be what
 // the block never held. It is no copy of the block, also when the block holds again what it held before.

@@ -15,7 +15,8 @@
 namespace tidepool::runtime {
 namespace {
 
-constexpr CUdeviceptr kSlots = 0x7000'0000;
+constexpr CUdeviceptr kMemory = 0x7000'0000;
+constexpr CUdeviceptr kSlots = kMemory + sizeof(HashControl);
 
 /// What the stand-in driver was asked, and which call it refuses. One driver in this program.
 struct Script {
@@ -116,8 +117,8 @@ struct Fixture {
     driver.cuMemcpyDtoHAsync_v2 = &copy;
     driver.cuEventRecord = &record_event;
   }
-  Status load() { return hasher.load(0, kSlots); }
-  Status hash(std::size_t size = 1 << 20) { return hasher.hash(host.data(), 0x1000, size, nullptr); }
+  Status load() { return hasher.load(0, kMemory); }
+  Status hash(std::size_t size = 1 << 20) { return hasher.hash(host.data(), 0x1000, size, 7, nullptr); }
 };
 
 }  // namespace
@@ -222,7 +223,7 @@ TEST_CASE("hasher: threads never share a slot, and load once") {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
-      while (f.hasher.load(0, kSlots) == kNotReady) std::this_thread::yield();
+      while (f.hasher.load(0, kMemory) == kNotReady) std::this_thread::yield();
       for (int i = 0; i < 2000; ++i) hashed += f.hash().ok() ? 1 : 0;
     });
   }

@@ -87,7 +87,7 @@ TEST_CASE("driver device: a stream that is being captured is neither recorded in
   const std::unique_ptr<DriverDevice> device(*made);
   const Status refused(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   std::uint64_t host[2] = {};
-  const auto hash = [&] { return device->hash_to_host(host, DevicePtr(4096), MiB(2), StreamHandle{8}); };
+  const auto hash = [&] { return device->hash_to_host(host, DevicePtr(4096), MiB(2), 1, StreamHandle{8}); };
   const auto record = [&] { return device->record(EventHandle{9}, StreamHandle{8}); };
 
   CHECK(hash() == kNotSupported);  // nothing is captured: it is the hasher that says no

@@ -91,37 +91,18 @@ class Program {
   /// A launch that touches all of `blocks`: checks each one's stamp at its first and last word, then writes
   /// the next.
   Status touch(const std::vector<DevicePtr>& blocks, std::size_t on_stream) {
-    std::vector<BlockId> set;
-    for (const DevicePtr at : blocks) set.push_back(runtime_->find(at.address()));
-    std::vector<Step> steps;
-    for (const DevicePtr at : blocks) {
-      Content& content = expected_.at(at.address());
-      steps.push_back({at, content.size, content.stamp, content.stamp + 1});
-    }
-    const StreamHandle stream = this->stream(on_stream);
-    const int code = runtime_->launch(set, stream, "test kernel", [&] {
-      return device_.submit(stream, "kernel", [this, steps](auto& access) { run(access, steps); }).code();
-    });
-    if (code == 0) {
-      for (const DevicePtr at : blocks) ++expected_.at(at.address()).stamp;
-    }
-    return Status(code);
+    return work(blocks, on_stream, 1, &fakes::FakeDevice::submit);
   }
-
   /// A launch that names all of `blocks` and only looks whether each still has its stamp.
   Status look(const std::vector<DevicePtr>& blocks, std::size_t on_stream) {
-    std::vector<BlockId> set;
-    std::vector<Step> steps;
-    for (const DevicePtr at : blocks) {
-      const Content& content = expected_.at(at.address());
-      set.push_back(runtime_->find(at.address()));
-      steps.push_back({at, content.size, content.stamp, content.stamp});
-    }
-    const StreamHandle stream = this->stream(on_stream);
-    return Status(runtime_->launch(set, stream, "reading kernel", [&] {
-      return device_.submit(stream, "reading kernel", [this, steps](auto& access) { run(access, steps); })
-          .code();
-    }));
+    return work(blocks, on_stream, 0, &fakes::FakeDevice::submit);
+  }
+  /// The same by a copy of the program, which needs no multiprocessor.
+  Status touch_by_copy(const std::vector<DevicePtr>& blocks, std::size_t on_stream) {
+    return work(blocks, on_stream, 1, &fakes::FakeDevice::submit_copy);
+  }
+  Status look_by_copy(const std::vector<DevicePtr>& blocks, std::size_t on_stream) {
+    return work(blocks, on_stream, 0, &fakes::FakeDevice::submit_copy);
   }
 
   Status free(DevicePtr at) {
@@ -152,6 +133,27 @@ class Program {
     std::uint64_t expect;
     std::uint64_t write;
   };
+
+  /// Checks each block's stamp and adds `more` to it.
+  template <class Submit>
+  Status work(const std::vector<DevicePtr>& blocks, std::size_t on_stream, std::uint64_t more,
+              Submit submit) {
+    std::vector<BlockId> set;
+    std::vector<Step> steps;
+    for (const DevicePtr at : blocks) {
+      const Content& content = expected_.at(at.address());
+      set.push_back(runtime_->find(at.address()));
+      steps.push_back({at, content.size, content.stamp, content.stamp + more});
+    }
+    const StreamHandle stream = this->stream(on_stream);
+    const int code = runtime_->launch(set, stream, "test kernel", [&] {
+      return (device_.*submit)(stream, "kernel", [this, steps](auto& access) { run(access, steps); }).code();
+    });
+    if (code == 0) {
+      for (const DevicePtr at : blocks) expected_.at(at.address()).stamp += more;
+    }
+    return Status(code);
+  }
 
   void run(fakes::FakeDevice::Access& access, const std::vector<Step>& steps) {
     for (const Step& step : steps) {

@@ -106,8 +106,10 @@ class OneBadRange final : public fakes::ForwardingDevice {
     return is_bad("copy_to_device", at) ? Status(999)
                                         : ForwardingDevice::copy_to_device(at, host, bytes, stream);
   }
-  Status hash_to_host(void* host, DevicePtr at, Bytes bytes, StreamHandle stream) noexcept override {
-    return is_bad("hash_to_host", at) ? Status(999) : ForwardingDevice::hash_to_host(host, at, bytes, stream);
+  Status hash_to_host(void* host, DevicePtr at, Bytes bytes, std::uint64_t number,
+                      StreamHandle stream) noexcept override {
+    return is_bad("hash_to_host", at) ? Status(999)
+                                      : ForwardingDevice::hash_to_host(host, at, bytes, number, stream);
   }
 
  private:

@@ -66,7 +66,7 @@ class Hashing {
   }
   void enqueue_hash(Word at, Word n) const {
     kernels().hash_content(full(kernels().hash_content), data_.pointer<unsigned char>() + at, n,
-                           slot_.pointer<HashSlot>());
+                           slot_.pointer<HashSlot>(), nullptr, 0);
   }
   template <class F>
   double rate(std::uint64_t bytes, F&& enqueue) const {

@@ -113,6 +113,7 @@ void launch_footprint(const DeviceConfig& config, const Launch& launch, std::uin
   std::uint64_t bytes = 0;
   for (const RangeList::Range& range : declaration().ranges.merged()) {
     bytes += range.high - range.low;
+    if (!range.write && (launch.kernel->body->features & SIMGPU_BODY_LOOKS) != 0) continue;
     add_touches(range.low, range.high - range.low, range.write, declaration().ranges.coarse(), &out->touches);
   }
   out->work.busy = std::max(nanoseconds(static_cast<double>(bytes), config.memory_bytes_per_second),

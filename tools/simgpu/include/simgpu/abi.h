@@ -24,6 +24,9 @@ enum {
 /// What SimgpuKernelBody::features can hold.
 enum {
   SIMGPU_BODY_DECLARES = 1,  ///< obeys SIMGPU_GRID_DECLARE
+  /// What it reads may be written meanwhile: whoever launched it then does not use what it made. That is no
+  /// race.
+  SIMGPU_BODY_LOOKS = 2,
 };
 
 /// One launch as its body sees it. Valid during the call only.
