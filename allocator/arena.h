@@ -17,7 +17,7 @@ namespace tidepool::runtime {
 /// shift and a load. Also owns the block table.
 ///
 /// Blocks are separated by at least one chunk that belongs to nobody, so that a pointer one past the end of a
-/// block never names its neighbour.
+/// block never names its neighbour, and one in front of it is known for what it is (Finder::beside).
 ///
 /// find() and block() are lock-free and hook-safe; the rest takes a short lock.
 class Arena {
@@ -40,11 +40,20 @@ class Arena {
   /// What find() needs, for whoever looks up many addresses: it fits into registers.
   class Finder {
    public:
-    /// Arena::find().
-    [[nodiscard]] BlockId find(std::uint64_t address) const noexcept {
+    [[nodiscard]] bool covers(std::uint64_t address) const noexcept { return address - base_ < size_; }
+    /// Arena::find() for an address that covers() is true for.
+    [[nodiscard]] BlockId at(std::uint64_t address) const noexcept {
+      return chunks_[(address - base_) / kChunk.count()].load(std::memory_order_acquire);
+    }
+    /// For an address where at() finds nothing: the block that begins at most half a chunk (1 MiB) behind it,
+    /// or ended less than that in front of it. A kernel may be given such a pointer to a block: to an array
+    /// that counts from 1, or to the end of what it goes through backwards.
+    [[nodiscard, gnu::noinline, gnu::cold]] BlockId beside(std::uint64_t address) const noexcept {
       const std::uint64_t offset = address - base_;
-      if (offset >= size_) return kNoBlock;
-      return chunks_[offset / kChunk.count()].load(std::memory_order_acquire);
+      const std::uint64_t chunk = offset / kChunk.count();
+      const bool is_in_front = offset % kChunk.count() >= kChunk.count() / 2;
+      if (is_in_front ? chunk + 1 == size_ / kChunk.count() : chunk == 0) return kNoBlock;
+      return chunks_[is_in_front ? chunk + 1 : chunk - 1].load(std::memory_order_acquire);
     }
 
    private:
@@ -58,7 +67,9 @@ class Arena {
   [[nodiscard]] Finder finder() const noexcept { return {base_.address(), size_.count(), chunks_}; }
 
   /// The block whose chunks hold `address`; kNoBlock outside of blocks. The block may be freed by now.
-  [[nodiscard]] BlockId find(std::uint64_t address) const noexcept { return finder().find(address); }
+  [[nodiscard]] BlockId find(std::uint64_t address) const noexcept {
+    return contains(address) ? finder().at(address) : kNoBlock;
+  }
   [[nodiscard]] Block& block(BlockId id) const noexcept { return blocks_[id]; }
   /// The table, by id.
   [[nodiscard]] Block* blocks() const noexcept { return blocks_; }

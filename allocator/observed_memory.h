@@ -59,7 +59,10 @@ class ObservedMemory {
   /// As Arena::finder().
   struct Finder {
     const ObservedMemory* memory;
-    [[nodiscard]] BlockId find(std::uint64_t address) const noexcept { return memory->find(address); }
+    [[nodiscard]] static bool covers(std::uint64_t) noexcept { return true; }
+    [[nodiscard]] BlockId at(std::uint64_t address) const noexcept { return memory->find(address); }
+    // The driver puts memory side by side: who looks beside a piece finds another.
+    [[nodiscard]] static BlockId beside(std::uint64_t) noexcept { return kNoBlock; }
   };
   [[nodiscard]] Finder finder() const noexcept { return {this}; }
 

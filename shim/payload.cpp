@@ -25,8 +25,11 @@ class Named {
  public:
   explicit Named(runtime::Runtime& runtime) noexcept : runtime_(runtime), finder_(runtime.arena().finder()) {}
 
+  [[nodiscard]] runtime::Arena::Finder finder() const noexcept { return finder_; }
+  /// For a word that finder().covers().
   void add(std::uint64_t word) noexcept {
-    const runtime::BlockId id = finder_.find(word);
+    runtime::BlockId id = finder_.at(word);
+    if (id == runtime::kNoBlock) id = finder_.beside(word);
     if (id == runtime::kNoBlock || id == last_) return;
     last_ = id;
     const runtime::Block& block = runtime_.arena().block(id);
@@ -69,12 +72,20 @@ CUresult keep_found(const char* what, Visit&& visit) noexcept {
 
 CUresult keep_named_in(const Payload& payload, const char* what) noexcept {
   if (payload.from == nullptr) return CUDA_SUCCESS;
-  return keep_found(
-      what, [&](Named& named) { for_each_word(payload, [&](std::uint64_t word) { named.add(word); }); });
+  return keep_found(what, [&](Named& named) {
+    // A copy of its own stays in registers: add() cannot change it.
+    const runtime::Arena::Finder finder = named.finder();
+    for_each_word(payload, [&](std::uint64_t word) {
+      if (finder.covers(word)) [[unlikely]]
+        named.add(word);
+    });
+  });
 }
 
 CUresult keep_named_by(std::uint64_t value, const char* what) noexcept {
-  return keep_found(what, [&](Named& named) { named.add(value); });
+  return keep_found(what, [&](Named& named) {
+    if (named.finder().covers(value)) named.add(value);
+  });
 }
 
 Payload payload_of(CUdeviceptr to, CUdeviceptr from, std::size_t size) noexcept {

@@ -19,11 +19,16 @@ class BasicTouchSet {
 
   explicit BasicTouchSet(const Lookup& lookup) noexcept : lookup_(lookup) {}
 
-  /// Adds the block at the address, if there is one.
+  /// Adds the block that the address leads to, if there is one: that holds it, or lies close beside it.
   void add(std::uint64_t address) noexcept {
-    const runtime::BlockId id = lookup_.find(address);
-    if (id == runtime::kNoBlock) return;
+    const typename Lookup::Finder finder = lookup_.finder();
+    if (!finder.covers(address)) return;
+    runtime::BlockId id = finder.at(address);
     if (id == last_) return;
+    if (id == runtime::kNoBlock) [[unlikely]] {
+      id = finder.beside(address);
+      if (id == runtime::kNoBlock) return;
+    }
     last_ = id;
     if (size_ == kRoom) [[unlikely]]
       make_room();
@@ -41,14 +46,21 @@ class BasicTouchSet {
     const typename Lookup::Finder finder = lookup_.finder();
     runtime::BlockId* end = ids_ + size_;
     runtime::BlockId last = last_;
-    for (std::size_t i = 0; i < count; ++i) {
-      const runtime::BlockId id = finder.find(address_at(i));
-      if (id == runtime::kNoBlock || id == last) continue;
+    std::size_t i = 0;
+    for (; i < count; ++i) {
+      const std::uint64_t address = address_at(i);
+      if (!finder.covers(address)) continue;
+      const runtime::BlockId id = finder.at(address);
+      if (id == last) continue;
+      if (id == runtime::kNoBlock) [[unlikely]]
+        break;
       last = id;
       *end++ = id;
     }
     last_ = last;
     size_ = static_cast<std::size_t>(end - ids_);
+    // Beside a block, or nowhere: a call in the loop would cost every launch.
+    for (; i < count; ++i) add(address_at(i));
   }
 
   /// False: more blocks were named, or almost, than there is room for.
@@ -68,8 +80,8 @@ class BasicTouchSet {
   const Lookup& lookup_;
   std::size_t size_ = 0;
   bool complete_ = true;
-  runtime::BlockId last_ = runtime::kNoBlock;  // neighbours are often the same block
-  runtime::BlockId ids_[kRoom];                // not initialised: only the first size_ are read
+  runtime::BlockId last_ = ~runtime::BlockId{0};  // neighbours are often the same block
+  runtime::BlockId ids_[kRoom];                   // not initialised: only the first size_ are read
 };
 
 using TouchSet = BasicTouchSet<runtime::Arena>;

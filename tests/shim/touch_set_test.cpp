@@ -32,6 +32,38 @@ struct Blocks {
 
 }  // namespace
 
+TEST_CASE("touch set: a pointer beside a block leads to the block that is nearest") {
+  const Blocks blocks(2);
+  const std::uint64_t half = kChunk.count() / 2;
+  const runtime::BlockId first = blocks.arena->find(blocks.addresses[0]);
+  const runtime::BlockId second = blocks.arena->find(blocks.addresses[1]);
+  REQUIRE(blocks.addresses[1] == blocks.addresses[0] + 2 * kChunk.count());
+  const auto named = [&](std::uint64_t address) {
+    TouchSet one(*blocks.arena);
+    TouchSet many(*blocks.arena);
+    one.add(address);
+    many.add_each(1, [&](std::size_t) { return address; });
+    REQUIRE(std::vector(one.ids().begin(), one.ids().end()) ==
+            std::vector(many.ids().begin(), many.ids().end()));
+    return one.empty() ? runtime::kNoBlock : one.ids()[0];
+  };
+  CHECK(named(blocks.addresses[0] - half - 1) == runtime::kNoBlock);
+  CHECK(named(blocks.addresses[0] - half) == first);
+  CHECK(named(blocks.addresses[0] - 1) == first);
+  CHECK(named(blocks.addresses[0] + kChunk.count()) == first);
+  CHECK(named(blocks.addresses[1] - half - 1) == first);
+  CHECK(named(blocks.addresses[1] - half) == second);
+  CHECK(named(blocks.addresses[1] + kChunk.count() + half - 1) == second);
+  CHECK(named(blocks.addresses[1] + kChunk.count() + half) == runtime::kNoBlock);
+  CHECK(named(blocks.arena->base().address()) == runtime::kNoBlock);
+  CHECK(named(blocks.arena->base().address() - 1) == runtime::kNoBlock);
+  CHECK(named(blocks.arena->base().address() + blocks.arena->size().count() - 1) == runtime::kNoBlock);
+  CHECK(named(blocks.arena->base().address() + blocks.arena->size().count()) == runtime::kNoBlock);
+  // Who asks whose memory it is gets no neighbour.
+  CHECK(blocks.arena->find(blocks.addresses[0] - 1) == runtime::kNoBlock);
+  CHECK(blocks.arena->find(blocks.addresses[0] + kChunk.count()) == runtime::kNoBlock);
+}
+
 TEST_CASE("touch set: as many blocks as a launch can name fit") {
   constexpr std::size_t kMost = 4095;
   const Blocks blocks(kMost);
