@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <iterator>
 #include <memory>
@@ -14,8 +15,21 @@ namespace {
 
 constexpr std::size_t kWord = 8;
 
-// Where pointers can be: the 8-byte words of the parameters that sit at a multiple of eight in the parameter
-// block. Never changed and never freed: functions share them, and there are few.
+// Between one place of a parameter where a pointer can begin and the next. A type's size is a multiple of its
+// alignment, and so is its offset: together they tell what a pointer within is aligned to at least. Packed
+// structs have pointers at odd places; where the numbers do not betray one, small structs are searched as if
+// they were packed to four bytes, and large ones are not: that would double what they cost.
+constexpr std::size_t kSmallStruct = 64;
+constexpr std::size_t kLargestPacked = 256;
+std::size_t step_in(std::size_t offset, std::size_t size) noexcept {
+  if (size > kLargestPacked) return kWord;
+  const std::size_t alignment = std::size_t{1} << std::countr_zero(offset | size | kWord);
+  const bool may_be_packed = size > kWord && size <= kSmallStruct;
+  return may_be_packed ? std::min(alignment, kWord / 2) : alignment;
+}
+
+// Where pointers can be: 8-byte words of the parameters. Never changed and never freed: functions share them,
+// and there are few.
 struct Layout {
   struct Word {
     std::uint32_t param;
@@ -25,7 +39,8 @@ struct Layout {
   std::vector<Word> words;
 
   void add_param(std::uint32_t param, std::size_t offset, std::size_t size) {
-    for (std::size_t at = (kWord - offset % kWord) % kWord; at + kWord <= size; at += kWord) {
+    const std::size_t step = step_in(offset, size);
+    for (std::size_t at = (step - offset % step) % step; at + kWord <= size; at += step) {
       words.push_back({param, static_cast<std::uint32_t>(at)});
     }
   }
@@ -133,7 +148,8 @@ bool read_layout(const RealDriver& driver, CUfunction function, Layout* layout) 
   return learn_layout(driver, function, generation);
 }
 
-// cuda.h, cuLaunchKernel: the whole parameter block in one buffer.
+// cuda.h, cuLaunchKernel: the whole parameter block in one buffer. Such launches are rare enough to be
+// searched for pointers of packed structs without a look at their layout.
 template <class Set>
 void scan_extra(void** extra, Set& set) noexcept {
   const std::byte* buffer = nullptr;
@@ -143,9 +159,10 @@ void scan_extra(void** extra, Set& set) noexcept {
     if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) std::memcpy(&size, extra[i + 1], sizeof size);
   }
   if (buffer == nullptr) return;
-  set.add_each(size / kWord, [=](std::size_t i) noexcept {
+  constexpr std::size_t kStep = kWord / 2;
+  set.add_each(size < kWord ? 0 : (size - kWord) / kStep + 1, [=](std::size_t i) noexcept {
     std::uint64_t word = 0;
-    std::memcpy(&word, buffer + i * kWord, kWord);
+    std::memcpy(&word, buffer + i * kStep, kWord);
     return word;
   });
 }
