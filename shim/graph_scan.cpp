@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "shim/arg_scan.h"
+#include "shim/copy_extent.h"
 #include "shim/payload.h"
 #include "shim/real_driver.h"
 
@@ -90,8 +91,7 @@ bool scan_node(const CUDA_KERNEL_NODE_PARAMS_v1& kernel, TouchSet& set) noexcept
 }
 
 bool scan_node(const CUDA_MEMCPY3D& copy, TouchSet& set) noexcept {
-  set.add(copy.srcDevice);
-  set.add(copy.dstDevice);
+  add_reached(set, copy);
   for_each_word(payload_of(copy), [&](std::uint64_t word) { set.add(word); });
   return true;
 }

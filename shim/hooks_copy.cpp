@@ -4,6 +4,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "shim/copy_extent.h"
 #include "shim/entry.h"
 #include "shim/gate_several.h"
 #include "shim/observe.h"
@@ -31,10 +32,7 @@ requires requires(const Shape& s) {
   s.dstHost;
 }
 void collect(Set& set, const Shape* shape) noexcept {
-  if (shape == nullptr) return;
-  // With a unified memory type the device fields hold any address; with host or array they hold nothing.
-  set.add(shape->srcDevice);
-  set.add(shape->dstDevice);
+  if (shape != nullptr) add_reached(set, *shape);
 }
 template <class Set, class Number>
 requires(std::is_integral_v<Number> && !std::is_same_v<Number, CUdeviceptr>) void collect(Set&,
