@@ -5,7 +5,8 @@
 namespace tidepool::shim {
 
 /// Asks the driver once more, and once again, where the answer is an error: for questions whose answer
-/// decides something for good, which one call that fails must not. `ask()` returns a CUresult.
+/// decides something for good, which one call that fails must not, and for what must be given back. `ask()`
+/// returns a CUresult.
 template <class Ask>
 CUresult ask_again(Ask&& ask) noexcept {
   CUresult asked = ask();

@@ -216,7 +216,7 @@ CUresult reset_primary(CUdevice device, CUresult (*reset)(CUdevice)) noexcept {
   managed->device->context_has_ended();
   remove(*managed);
   // A reset takes nobody's reference; ours would keep the next context alive.
-  (void)active_driver().runtime.cuDevicePrimaryCtxRelease_v2(device);
+  (void)ask_again([&] { return active_driver().runtime.cuDevicePrimaryCtxRelease_v2(device); });
   if (has_passed) {
     delete managed->runtime;
   } else {
@@ -233,7 +233,8 @@ CUresult release_primary(CUdevice device, CUresult (*release)(CUdevice)) noexcep
   const ManagedDevice* const managed = managed_on(device);
   if (result != CUDA_SUCCESS || managed == nullptr) return result;
   const runtime::DriverTable& driver = active_driver().runtime;
-  if (driver.cuDevicePrimaryCtxRelease_v2(device) != CUDA_SUCCESS) return result;
+  const CUresult given_up = ask_again([&] { return driver.cuDevicePrimaryCtxRelease_v2(device); });
+  if (given_up != CUDA_SUCCESS) return result;
   unsigned flags = 0;
   int active = 0;
   const CUresult asked =

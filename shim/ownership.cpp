@@ -62,7 +62,7 @@ CUcontext primary_context(CUdevice device) noexcept {
   CUcontext primary = nullptr;
   asked = ask_again([&] { return driver.cuDevicePrimaryCtxRetain(&primary, device); });
   if (asked != CUDA_SUCCESS) return nullptr;
-  (void)driver.cuDevicePrimaryCtxRelease_v2(device);
+  (void)ask_again([&] { return driver.cuDevicePrimaryCtxRelease_v2(device); });
   return primary;
 }
 

@@ -298,6 +298,28 @@ CASE_ALONE("primary.reset_frees_its_memory_and_keeps_it_retained", PRIMARY "cuDe
   OK(CU(cuDevicePrimaryCtxRelease)(0));
 }
 
+CASE("primary.reset_takes_and_gives_no_reference", PRIMARY "cuDevicePrimaryCtxReset") {
+  for (const int references : {1, 2}) {
+    use_device();
+    CUcontext context = nullptr;
+    for (int more = 1; more < references; ++more) OK(CU(cuDevicePrimaryCtxRetain)(&context, 0));
+    allocate(kMiB);
+    if (references == 1) {
+      OK(CU(cuDevicePrimaryCtxReset)(0));
+    } else {
+      std::thread([] { OK(CU(cuDevicePrimaryCtxReset)(0)); }).join();
+    }
+    for (int left = references; left > 0; --left) {
+      EXPECT_EQ(primary_is_active(), 1);
+      OK(CU(cuDevicePrimaryCtxRelease)(0));
+    }
+    EXPECT_EQ(primary_is_active(), 0);
+    CUdeviceptr memory = 0;
+    REFUSES(CU(cuMemAlloc)(&memory, 64), CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_ERROR_INVALID_CONTEXT);
+    EXPECT_EQ(primary_is_active(), 0);
+  }
+}
+
 CASE("primary.is_what_the_runtime_uses", "CUDA Runtime API, Interactions with the CUDA Driver API") {
   OK(RT(cudaSetDevice)(0));
   OK(RT(cudaFree)(nullptr));

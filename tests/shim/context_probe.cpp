@@ -247,6 +247,52 @@ void device_reset() {
   EXPECT(resident_memory() < first + 32 * kMiB);  // half of what one job keeps outside the device
 }
 
+// What a reset has ended is nobody's any more: with as many releases as there were references the context is
+// gone, and stays so whatever a thread that still has it for its current one asks of it. Whoever resets, and
+// however often.
+void ended_contexts() {
+  int devices = 0;
+  EXPECT(DRIVER(cuInit)(0) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuDeviceGetCount)(&devices) == CUDA_SUCCESS && devices == 2);
+  const auto is_active = [](CUdevice device) {
+    unsigned flags = 0;
+    int active = -1;
+    EXPECT(DRIVER(cuDevicePrimaryCtxGetState)(device, &flags, &active) == CUDA_SUCCESS);
+    return active != 0;
+  };
+  const auto reset = [](CUdevice device) {
+    EXPECT(DRIVER(cuDevicePrimaryCtxReset_v2)(device) == CUDA_SUCCESS);
+  };
+  const auto release = [](CUdevice device) {
+    const CUresult released = DRIVER(cuDevicePrimaryCtxRelease_v2)(device);
+    return released == CUDA_ERROR_UNKNOWN ? DRIVER(cuDevicePrimaryCtxRelease_v2)(device) : released;
+  };
+  for (int round = 0; round < 6; ++round) {
+    const CUdevice device = round % 2;
+    const int references = 1 + round % 3;
+    CUcontext context = nullptr;
+    for (int i = 0; i < references; ++i)
+      EXPECT(DRIVER(cuDevicePrimaryCtxRetain)(&context, device) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuCtxSetCurrent)(context) == CUDA_SUCCESS);
+    (void)filled_blocks();
+    if (round % 4 < 2) {
+      reset(device);
+    } else {
+      std::thread(reset, device).join();
+    }
+    if (round % 3 == 0) (void)filled_blocks();  // in the context that came after the reset
+    for (int i = 0; i < references; ++i) {
+      EXPECT(is_active(device));
+      EXPECT(release(device) == CUDA_SUCCESS);
+    }
+    EXPECT(!is_active(device));
+    EXPECT(release(device) == CUDA_ERROR_INVALID_CONTEXT);
+    CUdeviceptr none = 0;
+    EXPECT(DRIVER(cuMemAlloc_v2)(&none, kBlock) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    EXPECT(!is_active(device));
+  }
+}
+
 // Run with the first reset of the device, and the first destruction of a pool, failing: nothing has ended.
 void end_fails() {
   start();
@@ -285,11 +331,11 @@ void end_fails() {
 
 bool run_context_case(std::string_view name) {
   constexpr std::pair<std::string_view, void (*)()> kCases[] = {
-      {"own_context", own_context},     {"foreign_context", foreign_context},
-      {"foreign_free", foreign_free},   {"foreign_destroy_race", foreign_destroy_race},
-      {"foreign_error", foreign_error}, {"context_destroy", context_destroy},
-      {"captures_end", captures_end},   {"device_reset", device_reset},
-      {"end_fails", end_fails}};
+      {"own_context", own_context},       {"foreign_context", foreign_context},
+      {"foreign_free", foreign_free},     {"foreign_destroy_race", foreign_destroy_race},
+      {"foreign_error", foreign_error},   {"context_destroy", context_destroy},
+      {"captures_end", captures_end},     {"device_reset", device_reset},
+      {"ended_contexts", ended_contexts}, {"end_fails", end_fails}};
   for (const auto& [known, run] : kCases) {
     if (known == name) return run(), true;
   }

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <sstream>
+#include <string_view>
 
 #include "tests/process/child_process.h"
 #include "tests/sim/device_run.h"
@@ -239,6 +240,25 @@ TEST_CASE("shim: a capture that ends with its context is under way no longer") {
 
 TEST_CASE("shim: a device reset gives back everything of before") {
   expect_passes(probe("device_reset", {"--check", "full"}));
+}
+
+// Also where one of the calls by which Tidepool gives its own reference back fails, once.
+TEST_CASE("shim: a context that a reset has ended does not come back, and leaves no memory behind") {
+  for (int call = 0; call < 7; ++call) {
+    INFO("release " << call << " fails");
+    const ScratchFolder folder;
+    std::ofstream plan(folder / "faults");
+    if (call > 0) plan << "cuDevicePrimaryCtxRelease nth=" << call << " return=999\n";
+    plan.close();
+    const DeviceRun got = run_on_device(
+        {"--device", "h100", "--device", "h100", "--memory", "128MiB", "--faults", folder / "faults"},
+        {"--check", "full", "--device-budget", "32MiB"}, {kDoorProbe, "ended_contexts"});
+    expect_passes(got.outcome);
+    const std::string_view nothing = "\"physical_now_bytes\": 0,";
+    const std::size_t first = got.report.find(nothing);
+    CHECK(first != std::string::npos);
+    CHECK(got.report.find(nothing, first + 1) != std::string::npos);
+  }
 }
 
 TEST_CASE("shim: a reset, or the end of a pool, that fails has ended nothing") {
