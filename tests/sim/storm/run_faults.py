@@ -9,29 +9,17 @@ A call that only Tidepool makes must be survived with the same output. One that 
 the error that was put in or out of memory; never with other bytes, a signal or a hang."""
 
 import argparse
-import random
-import re
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import fault_plans
 import run_storm
 import storm_run
+from fault_plans import ERRORS, IMMUNE, LOADS, NO_KERNEL, functions, wrong
 
-ROOT = Path(__file__).resolve().parents[3]
-TABLES = (ROOT / "allocator/cuda/driver.def", ROOT / "shim/hooks.def", ROOT / "shim/asked.def")
-ROW = re.compile(r"^TP_(?:DRIVER|HOOK|HOOK_PTSZ|HOOK_PTDS|ASKED)\((\w+)")
 TIMES = (1, 10, 100)
-# An error that passes, and one that programs do not expect.
-ERRORS = {"CUDA_ERROR_OUT_OF_MEMORY": "cudaErrorMemoryAllocation", "CUDA_ERROR_UNKNOWN": "cudaErrorUnknown"}
-# nvcc's code asks for a kernel's handle once: a second thread that launches the kernel is told so where that failed.
-LOADS = {"cuLibraryLoadData", "cuLibraryGetKernel"}
-NO_KERNEL = "cudaErrorInvalidResourceHandle"
-# What a plan cannot make fail (docs/reference/fault-plans.md).
-IMMUNE = {"cuGetProcAddress", "cuGetProcAddress_v2"}
-# Where a question fails again and again memory is only watched, and Tidepool says so: nothing holds the budget then.
-UNMANAGED = "TP1011"
 LEAST_BUDGET = 16 << 20
 PROGRAM = {
     "seed": 3, "steps": 160, "threads": 2, "streams": 2, "features": run_storm.chosen_features("default,-legacy"),
@@ -42,39 +30,6 @@ PROGRAM = {
 def program_on(devices):
     """The program; on several devices its copies go between them as well."""
     return {**PROGRAM, "devices": devices, "features": PROGRAM["features"] + ["peer"] * (devices > 1)}
-
-
-def functions(tables=TABLES):
-    """Every name in the tables, once."""
-    names = []
-    for table in tables:
-        for line in table.read_text().splitlines():
-            match = ROW.match(line)
-            if match and match[1] not in names:
-                names.append(match[1])
-    return names
-
-
-def wrong(run, plain, budget, errors, only_ours, unmanaged):
-    """What is wrong with a run in which calls failed; None: nothing. `errors`: what the program may be told besides out
-    of memory; `only_ours`: it may be told nothing; `unmanaged`: Tidepool may not have come to manage all memory."""
-    if run.code is None:
-        return "hang"
-    if run.code == 0:
-        if run.out != plain.out:
-            return "the output is another"
-        if run.races:
-            return f"{run.races} races"
-        if max(run.peaks) > budget and not unmanaged:
-            return f"the peak is {max(run.peaks)} of {budget}"
-        return "an invariant is broken: TP3002" if "TP3002" in run.err else None
-    if only_ours:
-        return f"exit {run.code}, though only Tidepool makes this call"
-    if run.code not in (storm_run.OUT_OF_MEMORY, storm_run.OTHER_ERROR):
-        return f"exit {run.code}"
-    if not any(name in run.err for name in (*errors, "cudaErrorMemoryAllocation")):
-        return f"exit {run.code} with another error"
-    return None
 
 
 class Single:
@@ -116,17 +71,6 @@ def told(plan, what, run):
     return what and f"{plan}{what}\n{run_storm.command_of(run)}\n{run.err[-2500:]}\n"
 
 
-def random_plan(seed, names):
-    """Up to four rules; what they hit, they hit up to three times, or again and again."""
-    dice = random.Random(seed)
-    lines = []
-    for _ in range(dice.randint(1, 4)):
-        when = dice.choice(("after={0} count={1}", "every={2}", "nth={0}"))
-        words = when.format(1 + int(2 ** dice.uniform(0, 9)), dice.randint(1, 3), dice.choice((3, 10, 40)))
-        lines.append(f"{dice.choice(names)} {words} return={dice.choice(list(ERRORS))}\n")
-    return "".join(lines)
-
-
 def check_random(build, seed, names, options, devices):
     """What is wrong with the program and the plan of this seed, or None."""
     program = {**program_on(devices), "seed": seed, "steps": (60, 120, 200)[seed % 3], "threads": 1 + seed % 3}
@@ -135,10 +79,9 @@ def check_random(build, seed, names, options, devices):
     if by_itself:
         return told("", by_itself, plain)
     budget = max(LEAST_BUDGET, max(plain.peaks) * (75, 50, 35)[seed % 3] // 100)
-    plan = random_plan(seed, names)
+    plan = fault_plans.random_plan(seed, names)
     run = storm_run.run(build, program, schedule=seed, budget=budget, faults=plan, options=options)
-    errors = [*ERRORS.values()] + [NO_KERNEL] * any(name in plan for name in LOADS)
-    return told(plan, wrong(run, plain, budget, errors, False, UNMANAGED in run.err), run)
+    return told(plan, fault_plans.wrong_under_plan(run, plain, budget, plan), run)
 
 
 def check_all(wanted, names):
@@ -168,7 +111,7 @@ def main():
     start = time.monotonic()
     names = wanted.only.split(",") if wanted.only else functions()
     if wanted.random and not wanted.only:
-        names = functions(TABLES[:1])
+        names = functions(fault_plans.TABLES[:1])
     count, failures, note = check_all(wanted, names)
     failures = [failure for failure in failures if failure]
     print("\n".join(failures) + note, end="")

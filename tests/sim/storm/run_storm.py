@@ -3,6 +3,8 @@
 
   run_storm.py BUILD --seeds 1-40            each program with and without Tidepool
   run_storm.py BUILD --seeds 17 --threads 2  one of them, with two threads
+  run_storm.py BUILD --faults                and each under a plan of its own that makes calls of the driver fail:
+                                             the same output, or an end with the error that was put in
 
 A program that fails is made smaller, and the smallest command is printed."""
 
@@ -12,6 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import fault_plans
 import shrink
 import storm_run
 
@@ -73,7 +76,7 @@ class Storm:
 
     def __init__(self, wanted):
         self.wanted = wanted
-        self.runs = self.refused = 0
+        self.runs = self.refused = self.faults = 0
         self.failures = []
 
     def budgets(self, plain):
@@ -85,13 +88,18 @@ class Storm:
 
     def judge(self, program, plain, budget, schedule):
         """What is wrong with this run; None: nothing."""
+        plan = fault_plans.random_plan(schedule, fault_plans.names_of(plain)) if self.wanted.faults else None
         small = storm_run.run(
             self.wanted.build, program, schedule=schedule, budget=budget, options=self.wanted.option,
-            limit_s=self.wanted.limit_s,
+            limit_s=self.wanted.limit_s, faults=plan,
         )
         self.runs += 1
+        self.faults += small.faults
         self.refused += small.code == storm_run.OUT_OF_MEMORY
         may_refuse = self.wanted.may_refuse or bool(KEPT & set(program["features"]))
+        if plan is not None:
+            wrong = fault_plans.wrong_under_plan(small, plain, budget, plan)
+            return wrong and f"{wrong}, under the plan\n{plan}", small
         # A launch may take back a block whose copy out another thread has begun; that copy is thrown away.
         may_race = self.wanted.races_of_threads and program["threads"] > 1
         wrong = storm_run.wrong_under_tidepool(small, plain, budget, may_refuse=may_refuse, may_race=may_race)
@@ -151,6 +159,7 @@ def main():
     parser.add_argument("--threads", type=int, help="of each program")
     parser.add_argument("--devices", type=int, default=1)
     parser.add_argument("--option", action="append", default=["--check", "full"], help="more for tidepool run")
+    parser.add_argument("--faults", action="store_true", help="calls of the driver fail, by a plan of each seed")
     parser.add_argument("--may-refuse", action="store_true", help="out of memory with a reason is no failure")
     parser.add_argument(
         "--races-of-threads", action="store_true", help="a race is no failure of a program with several threads"
@@ -170,7 +179,8 @@ def main():
     for failure in storm.failures:
         print(failure, end="\n\n")
     print(
-        f"{len(wanted.seeds)} programs, {storm.runs} runs, {storm.refused} refused, {len(storm.failures)} failures, "
+        f"{len(wanted.seeds)} programs, {storm.runs} runs, {storm.refused} refused, "
+        f"{storm.faults} faults, {len(storm.failures)} failures, "
         f"{time.monotonic() - start:.0f} s"
     )
     return 1 if storm.failures else 0

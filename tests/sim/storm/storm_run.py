@@ -31,6 +31,7 @@ class Run:
     races: int = 0
     errors: int = 0
     faults: int = 0  # that a plan put in
+    files: list = field(default_factory=list)  # left behind
     calls: dict = field(default_factory=dict)  # by function of the driver
 
 
@@ -48,23 +49,32 @@ def arguments(program):
     return words
 
 
-def run(build, program, *, schedule=1, budget=None, options=(), faults=None, limit_s=LIMIT_S):
+def run(build, program, *, budget=None, **rest):
     """Runs it on the simulated device; `budget` in bytes puts it under Tidepool."""
+    job = [Path(build) / "tests/storm", *arguments(program)]
+    return run_job(build, job, devices=program.get("devices", 1), budget=budget, **rest)
+
+
+def run_job(build, job, *, devices=1, schedule=1, budget=None, options=(), faults=None, limit_s=LIMIT_S):
+    """The same for the command line of any program."""
     build = Path(build)
     with tempfile.TemporaryDirectory(prefix="storm-") as folder:
         report = Path(folder) / "report.json"
-        words = [build / "bin/simgpu", "--device", "h100", "--seed", schedule, "--report", report]
-        words += ["--device", "h100"] * (program.get("devices", 1) - 1)
+        words = [build / "bin/simgpu", "--seed", schedule, "--report", report, *["--device", "h100"] * devices]
         if faults is not None:
             (Path(folder) / "plan").write_text(faults)
             words += ["--faults", Path(folder) / "plan"]
         words.append("--")
         if budget is not None:
             words += [build / "bin/tidepool", "run", "--device-budget", budget, *options, "--"]
-        words += [build / "tests/storm", *arguments(program)]
+        words += job
         words = [str(word) for word in words]
         result = Run(words)
+        # What is left in the folder for temporary files is told.
+        left = Path(folder) / "tmp"
+        left.mkdir()
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("TIDEPOOL_", "SIMGPU_"))}
+        environment["TMPDIR"] = str(left)
         # A sanitizer's run time, where the build has one, comes before all that is preloaded.
         first = (build / "tests/preload_first").read_text().strip()
         if first:
@@ -78,6 +88,7 @@ def run(build, program, *, schedule=1, budget=None, options=(), faults=None, lim
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, 9)
                 result.out, result.err = process.communicate()
+        result.files = sorted(path.name for path in left.iterdir())
         if report.exists():
             told = json.loads(report.read_text())
             result.peaks = [device["memory"]["physical_peak_bytes"] for device in told["devices"]]
