@@ -3,6 +3,9 @@
 // (kGate), the block stays from then on (kKeep), the driver is asked again once it could be given memory
 // (kRoom). The others are held to other_hooks.cpp. Each call is made in a process of its own.
 //
+// And each call that reaches the driver fails once, at the 1st, the 10th and the 100th time: the program is
+// told, the next call succeeds, and the block comes and goes as before.
+//
 //   hooks_probe [NAME]   all hooks, or one
 
 #include <sys/wait.h>
@@ -144,6 +147,10 @@ bool names_anything(std::string_view hook) {
   return hook == "cuLaunch" || hook == "cuLaunchGrid" || hook == "cuLaunchGridAsync";
 }
 
+bool names_memory(const Row& row) {
+  return row.policy == Policy::kGate || row.policy == Policy::kKeep;
+}
+
 void expect_let_through(const Row& row, int place, Work work) {
   Program program(work);
   program.push_out();
@@ -180,6 +187,24 @@ void expect_passed(const Row& row) {
   Arguments succeeds(row.name, program.objects(), 0, -1);
   EXPECT(row.call(succeeds) == CUDA_SUCCESS);
   EXPECT(witness.calls() == 1);
+}
+
+/// The nth of many calls fails.
+void expect_told(const Row& row, int nth) {
+  Program program;
+  program.push_out();
+  if (names_anything(row.name)) program.shrink();
+  Witness& witness = Witness::instance();
+  const bool names_block = names_memory(row);
+  witness.watch(row.name, program.block().at, names_block ? kBlock : 0, CUDA_ERROR_UNKNOWN, nth);
+  for (int i = 1; i <= nth + 1; ++i) {
+    Arguments arguments(row.name, program.objects(), names_block ? program.block().at : 0, 0);
+    EXPECT(row.call(arguments) == (i == nth ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS));
+  }
+  EXPECT(witness.calls() == nth + 1 && (!names_block || witness.was_mapped()));
+  if (names_anything(row.name)) program.grow();
+  program.push_out();
+  if (names_block) EXPECT(program.is_there() == (row.policy == Policy::kKeep));
 }
 
 void expect_refused(const Row& row) {
@@ -221,10 +246,6 @@ int places_of(const Row& row) {
   return status == 0 ? places : -1;
 }
 
-bool names_memory(const Row& row) {
-  return row.policy == Policy::kGate || row.policy == Policy::kKeep;
-}
-
 void expect(const Row& row, int place, Work work) {
   if (names_memory(row)) return expect_let_through(row, place, work);
   if (row.policy == Policy::kRoom) return expect_room(row);
@@ -242,20 +263,37 @@ void expect(const Row& row, int place, Work work) {
   _exit(1);
 }
 
-/// In a process of its own; true if it did as expected.
-bool does_as_expected(const Row& row, int place, Work work = Work::kOneDevice) {
+/// In a process of its own: its wait status, 0 if it did as expected.
+template <class Body>
+int status_of(Body&& body) {
   const pid_t child = fork();
   if (child == 0) {
     alarm(20);
-    expect(row, place, work);
+    body();
     _exit(0);
   }
   int status = 0;
   EXPECT(waitpid(child, &status, 0) == child);
+  return status;
+}
+
+bool does_as_expected(const Row& row, int place, Work work) {
+  const int status = status_of([&] { expect(row, place, work); });
   if (status != 0)
     std::fprintf(stderr, "%s, place %d, work %d: status %x\n", row.name, place, static_cast<int>(work),
                  status);
   return status == 0;
+}
+
+bool is_told(const Row& row, int nth) {
+  const int status = status_of([&] { expect_told(row, nth); });
+  if (status != 0) std::fprintf(stderr, "%s, failing at call %d: status %x\n", row.name, nth, status);
+  return status == 0;
+}
+
+/// True for what the driver is asked each time, whatever Tidepool makes of it.
+bool reaches_the_driver(const Row& row) {
+  return names_memory(row) || row.policy == Policy::kRoom || treatment_of(row.name) == Treatment::kPassed;
 }
 
 int run(std::string_view only) {
@@ -275,6 +313,11 @@ int run(std::string_view only) {
         failures += does_as_expected(row, place, work) ? 0 : 1;
         ++calls;
       }
+    }
+    for (const int nth : {1, 10, 100}) {
+      if (!reaches_the_driver(row)) continue;
+      failures += is_told(row, nth) ? 0 : 1;
+      ++calls;
     }
     if (treatment_of(row.name) != Treatment::kUnknown) {
       std::string_view base = row.name;

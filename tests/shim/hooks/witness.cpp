@@ -38,11 +38,12 @@ bool Witness::is_mapped(CUdeviceptr at, std::size_t size) const {
   return true;
 }
 
-void Witness::watch(std::string_view entry, CUdeviceptr block, std::size_t size, int code) {
+void Witness::watch(std::string_view entry, CUdeviceptr block, std::size_t size, int code, int nth) {
   watched_ = entry;
   block_ = block;
   size_ = size;
   code_ = code;
+  nth_ = nth;
   calls_ = returns_ = 0;
   was_mapped_ = true;
 }
@@ -55,7 +56,7 @@ int Witness::see(std::string_view entry, const std::uint64_t* arguments) {
   if (entry == watched_ && !is_own) {
     ++calls_;
     was_mapped_ = was_mapped_ && is_mapped(block_, size_);
-    if (calls_ == 1 && code_ != 0) return code_;
+    if (calls_ == nth_ && code_ != 0) return code_;
   }
   if (entry == "cuMemMap") mapped_[arguments[0]] = arguments[1];
   if (is_unmap)

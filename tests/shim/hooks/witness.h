@@ -22,8 +22,8 @@ class Witness {
   /// Copies between host and device in other streams than this one are Tidepool's own.
   void set_program_stream(CUstream stream) { stream_ = stream; }
 
-  /// From here on calls of this entry are counted, and the first of them answers `code`; 0: as ever.
-  void watch(std::string_view entry, CUdeviceptr block, std::size_t size, int code = 0);
+  /// From here on calls of this entry are counted, and the nth of them answers `code`; 0: as ever.
+  void watch(std::string_view entry, CUdeviceptr block, std::size_t size, int code = 0, int nth = 1);
   [[nodiscard]] int calls() const { return calls_; }
   /// Was there memory behind the block at each of these calls?
   [[nodiscard]] bool was_mapped() const { return was_mapped_; }
@@ -40,6 +40,7 @@ class Witness {
   CUdeviceptr block_ = 0;
   std::size_t size_ = 0;
   int code_ = 0;
+  int nth_ = 1;
   int calls_ = 0;
   int returns_ = 0;
   bool was_mapped_ = true;
