@@ -49,6 +49,7 @@ bool Residency::make_room(Bytes missing, Patience patience) noexcept {
     // What was freed costs no copy: the device is behind, and waiting for it leaves its queue full.
     if (wait_for_freed()) continue;
     if (!device_error_.ok()) return false;
+    if (take_left_behind()) return true;
     if (!evictions_.empty()) {
       if (finish_eviction()) return true;
       if (!device_error_.ok()) return false;
@@ -64,7 +65,7 @@ bool Residency::make_room(Bytes missing, Patience patience) noexcept {
     // Asked after the look: a free before it is counted here, one after it was still held then.
     if (freed_.added() != frees) continue;
     if (host_is_full_ || !held || monotonic_now() > deadline) {
-      device_error_ = copy_error_;
+      device_error_ = failure_;
       return false;
     }
     const WaitClock clock(Metric::wait_launches_ns_total);
@@ -106,37 +107,60 @@ bool Residency::wait_for_freed() noexcept {
   return true;
 }
 
-// Takes the memory of one freed pair, oldest first.
+// Takes the memory of one freed pair, oldest first. One that the driver does not unmap goes to the end.
 bool Residency::strip_freed() noexcept {
-  refused_.clear();
   for (;;) {
     const BlockId id = freed_.take_oldest_idle([&](BlockId one) {
-      return being_copied(one) || questions_.reading(one) ||
-             std::find(refused_.begin(), refused_.end(), one) != refused_.end();
+      return being_copied(one) || questions_.reading(one) || refusals_of(one) >= kAttempts;
     });
     streams_.make_marks();
     if (id == kNoBlock) return false;
     Block& block = arena_.block(id);
     const Bytes before = block.backed();
     block.settle(BlockState::kUnmapping);
-    unmap_extents(block);
+    const Status status = unmap_extents(id);
     block.settle(BlockState::kFreed);
-    const bool is_refused = block.backed() == before;
+    const bool has_less = block.backed() < before;
     if (block.extents.empty() && !block.is_pinned()) {
       arena_.remove(id);
     } else {
       freed_.put_back(id);
     }
-    if (!is_refused) return true;
-    refused_.push_back(id);  // the next one may do
+    if (has_less) return true;
+    if (!status.ok()) note_refusal(id, status);
   }
+}
+
+// Takes the memory that stayed under one block when it left. Those that the owner is bringing keep theirs.
+bool Residency::take_left_behind() noexcept {
+  for (std::size_t i = 0; i < left_behind_.size();) {
+    const BlockId id = left_behind_[i];
+    Block& block = arena_.block(id);
+    const StateWord word = block.load();
+    const bool is_wanted = std::binary_search(wanted_.begin(), wanted_.end(), id);
+    if (is_wanted || refusals_of(id) >= kAttempts) {
+      ++i;
+      continue;
+    }
+    left_behind_.erase(left_behind_.begin() +
+                       static_cast<std::ptrdiff_t>(i));  // comes back if it fails again
+    const BlockState state = word.state();
+    if (state != BlockState::kOut && state != BlockState::kReserved) continue;
+    if (!block.move(word, BlockState::kUnmapping)) continue;  // freed: a pair like any other
+    const Bytes before = block.backed();
+    const Status status = unmap_extents(id);
+    block.settle(state);
+    if (block.backed() < before) return true;
+    if (!status.ok()) note_refusal(id, status);
+  }
+  return false;
 }
 
 void Residency::begin_turn() noexcept {
   device_error_ = kOk;
   refusals_.clear();
-  failed_copies_ = 0;
-  copy_error_ = kOk;
+  failures_ = 0;
+  failure_ = kOk;
 }
 
 // A block that could not leave is tried again only after all others. While a stream is captured some cannot
@@ -155,8 +179,8 @@ void Residency::note_refusal(BlockId id, Status error) noexcept {
     return;
   }
   ++refusal->times;
-  copy_error_ = error;
-  if (++failed_copies_ >= kMostFailedCopies) device_error_ = error;
+  failure_ = error;
+  if (++failures_ >= kMostFailures) device_error_ = error;
 }
 
 int Residency::refusals_of(BlockId id) const noexcept {

@@ -267,7 +267,8 @@ bool Residency::finish_eviction() noexcept {
     return false;
   }
   const Bytes before = block.backed();
-  unmap_extents(block);
+  const Status unmapped = unmap_extents(eviction.id);
+  if (!unmapped.ok()) note_refusal(eviction.id, unmapped);
   if (eviction.step == Step::kUnchanged) {
     Recorder::move(arena_.recorded(eviction.id), plan::MoveKind::kClean, block.requested());
     StatsPage::instance().add(Metric::clean_bytes_total, block.requested().count());

@@ -26,7 +26,7 @@ Residency::Residency(Device& device, Arena& arena, HandlePool& pool, HostArena& 
 
 Residency::~Residency() {
   finish_all_evictions();
-  for (BlockId id = 1; id < arena_.end_id(); ++id) unmap_extents(arena_.block(id));
+  for (BlockId id = 1; id < arena_.end_id(); ++id) (void)unmap_extents(id);
 }
 
 Status Residency::open() noexcept {
@@ -207,7 +207,7 @@ Status Residency::bring(BlockId id) noexcept {
       return status;
     }
     status = map_extents(block);
-    if (!status.ok()) unmap_extents(block);
+    if (!status.ok()) (void)unmap_extents(id);
     if (status.ok() && before == BlockState::kOut) {
       status = copy_in(id, block);
       if (status.ok()) return kOk;
@@ -245,9 +245,10 @@ Status Residency::map_extents(Block& block) noexcept {
 
 // Takes the memory away from the block, last extent first, and gives it to the pool. An extent whose unmap
 // fails stays, mapped, and with it all before it: still this block's memory, which its next binding
-// completes.
-void Residency::unmap_extents(Block& block) noexcept {
+// completes, unless take_left_behind() has it before.
+Status Residency::unmap_extents(BlockId id) noexcept {
   const WaitClock clock(Metric::wait_mapping_ns_total);
+  Block& block = arena_.block(id);
   std::vector<DevicePtr> at;
   DevicePtr next = block.base;
   for (const Extent& extent : block.extents) {
@@ -260,12 +261,15 @@ void Residency::unmap_extents(Block& block) noexcept {
       const Status status = device_.unmap(at[block.extents.size() - 1], extent.size);
       if (!status.ok()) {
         report_failed_call("cuMemUnmap", status);
-        return;
+        if (std::find(left_behind_.begin(), left_behind_.end(), id) == left_behind_.end())
+          left_behind_.push_back(id);
+        return status;
       }
     }
     block.extents.pop_back();
     pool_.put({extent.handle, extent.size});
   }
+  return kOk;
 }
 
 Status Residency::copy_in(BlockId id, Block& block) noexcept {
@@ -274,7 +278,7 @@ Status Residency::copy_in(BlockId id, Block& block) noexcept {
   if (!copied.ok()) {
     report_failed_call("cuMemcpyHtoDAsync", copied.error());
     // Pieces that did start still write here: they must pass before the memory serves another block.
-    if (wait_host(started, Metric::wait_copy_in_ns_total).ok()) unmap_extents(block);
+    if (wait_host(started, Metric::wait_copy_in_ns_total).ok()) (void)unmap_extents(id);
     return copied.error();
   }
   Recorder::move(arena_.recorded(id), plan::MoveKind::kIn, block.requested());

@@ -194,7 +194,7 @@ class Residency {
 
  private:
   static constexpr int kAttempts = 3;
-  static constexpr int kMostFailedCopies = 16;  // of one turn; then it is not the block but the device
+  static constexpr int kMostFailures = 16;  // of one turn; then it is not the block but the device
   static constexpr std::uint64_t kRefusedLater = std::uint64_t{1} << 60;  // beyond all values of last_use
   static constexpr Bytes kGranule = Arena::kChunk;
   static constexpr std::uint64_t kMostWaste = 8;   // of a reused pair, at most one eighth
@@ -230,7 +230,7 @@ class Residency {
     Step step = Step::kNothing;
     bool is_noted = false;  ///< HostCopies knows the hash of what will be in the slot
   };
-  /// A block that could not leave in this turn, and how often that was tried.
+  /// A block that could not leave in this turn, or whose memory could not, and how often that was tried.
   struct Refusal {
     BlockId id = kNoBlock;
     int times = 0;
@@ -267,7 +267,7 @@ class Residency {
   Status bring_all(std::span<const BlockId> set, WorkName what) noexcept;
   Status bring(BlockId id) noexcept;
   Status map_extents(Block& block) noexcept;
-  void unmap_extents(Block& block) noexcept;
+  Status unmap_extents(BlockId id) noexcept;
   Status copy_in(BlockId id, Block& block) noexcept;
   void settle_incoming() noexcept;
   bool wait_for_incoming() noexcept;
@@ -290,6 +290,7 @@ class Residency {
   enum class Patience : bool { kNone, kMinute };
   bool make_room(Bytes missing, Patience patience) noexcept;
   bool strip_freed() noexcept;
+  bool take_left_behind() noexcept;
   bool wait_for_freed() noexcept;
   bool being_copied(BlockId id) const noexcept;
   void start_evictions(Bytes missing) noexcept;
@@ -356,8 +357,8 @@ class Residency {
   int pressure_ = 0;                  // turnstile; turns since memory was last short, counted down
   Bytes brought_;                     // turnstile; how much one turn brings in, by experience
   std::vector<Refusal> refusals_;     // turnstile; since the owner's turn began, as are the next two
-  int failed_copies_ = 0;             // turnstile; copies out that failed
-  Status copy_error_ = kOk;           // turnstile; what the last of them was answered
+  int failures_ = 0;                  // turnstile; of calls that were to take blocks off the device
+  Status failure_ = kOk;              // turnstile; what the last of them was answered
   std::vector<BlockId> wanted_;       // turnstile; what the owner is bringing, sorted
   // turnstile; kept between calls, so that a search for victims seldom needs memory of its own
   std::vector<std::pair<std::uint64_t, BlockId>> candidates_;
@@ -366,7 +367,8 @@ class Residency {
   bool is_patient_ = true;   // turnstile; park_idle() has not lately waited in vain
   bool said_fault_ = false;  // turnstile
 
-  std::vector<BlockId> refused_;  // turnstile; freed blocks whose memory the driver would not take back
+  // turnstile; blocks under which memory may have stayed when they left, as the driver would not unmap it
+  std::vector<BlockId> left_behind_;
 
   FreeList freed_;
   SizeCensus census_;

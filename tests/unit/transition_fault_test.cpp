@@ -1,6 +1,7 @@
 // Every driver call that a transition makes may fail: the job goes on with the right bytes, or gets a clean
 // error and can still go on after it.
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <random>
@@ -8,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "allocator/support/message.h"
 #include "tests/fakes/forwarding_device.h"
 #include "tests/unit/runtime_fixture.h"
 
@@ -29,6 +31,7 @@ bool is_sweep() {
 
 struct Outcome {
   int refused = 0;        ///< launches
+  int refused_with = 0;   ///< what the last of them was answered
   int refused_frees = 0;  ///< that succeeded when asked again
 };
 
@@ -44,7 +47,10 @@ Outcome run_program(Program& program) {
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       const std::vector<DevicePtr> set{blocks[i], blocks[(i + 3) % kBlocks]};
       const Status status = round % 2 == 0 ? program.touch(set, i % 2) : program.look(set, i % 2);
-      if (!status.ok()) ++outcome.refused;
+      if (!status.ok()) {
+        ++outcome.refused;
+        outcome.refused_with = status.code();
+      }
       program.device().run_all();
     }
     (void)program.runtime().set_budget(Amount::bytes(MiB(round % 2 == 0 ? 18 : 20)));
@@ -186,6 +192,28 @@ TEST_CASE("transition: one failed driver call, any call, any time, is survived w
       const Outcome outcome = run_program(run.program);
       CHECK(outcome.refused == 0);
       CHECK(outcome.refused_frees == 0);
+      run.program.check();
+    }
+  }
+}
+
+// Where the second try is the last one, the launch is answered with what the driver said, and can be made
+// again. Memory that the driver would not unmap can still be had.
+TEST_CASE("transition: a driver call that fails twice in a row is survived, or answered as the driver did") {
+  const std::vector<std::string> answered = {"record", "query"};
+  for (const char* call : kCalls) {
+    const std::size_t total = calls_of(call, "full");
+    for (std::size_t nth = 1; nth <= total; nth += step_through(total)) {
+      INFO(call << " fails at calls " << nth << " and " << nth + 1 << " of " << total);
+      Run run("full");
+      run.fail(call, nth, 2, 999);
+      const std::uint64_t blamed = times_reported(Msg::TP2005);
+      const Outcome outcome = run_program(run.program);
+      const bool is_answered = std::find(answered.begin(), answered.end(), call) != answered.end();
+      if (!is_answered) CHECK(outcome.refused == 0);
+      if (outcome.refused != 0) CHECK(outcome.refused_with == 999);
+      CHECK(outcome.refused_frees == 0);
+      CHECK(times_reported(Msg::TP2005) == blamed);
       run.program.check();
     }
   }
