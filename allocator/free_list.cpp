@@ -96,7 +96,7 @@ BlockId FreeList::find(Shard& shard, Bytes span, std::uint16_t stream) noexcept 
   return kNoBlock;
 }
 
-BlockId FreeList::find_waiting(Shard& shard, Bytes span, Stream& stream) noexcept {
+BlockId FreeList::find_waiting(Shard& shard, Bytes span) noexcept {
   const auto at = shard.by_span.find(span.count());
   if (at == shard.by_span.end()) return kNoBlock;
   for (const Chain& chain : at->second) {
@@ -104,11 +104,7 @@ BlockId FreeList::find_waiting(Shard& shard, Bytes span, Stream& stream) noexcep
     const Block& block = arena_.block(chain.ends.first);
     if (block.used_widely.load(std::memory_order_acquire) || block.pins.load(std::memory_order_acquire) != 0)
       continue;
-    if (block.backed() != block.span) continue;
-    const bool ordered = std::all_of(block.uses.begin(), block.uses.end(), [&](const auto& use) {
-      return streams_.order(stream, Use::from_raw(use.load(std::memory_order_acquire))).ok();
-    });
-    if (ordered) return chain.ends.first;
+    if (block.backed() == block.span) return chain.ends.first;
   }
   return kNoBlock;
 }

@@ -20,8 +20,9 @@ namespace tidepool::runtime {
 /// Shards, so that threads which work in different streams meet no common lock. Within a shard, blocks are
 /// chained twice: by age, and by size and stream. Finding one costs the logarithm of the number of sizes.
 ///
-/// Every move of a block into and out of kFreed happens inside add(), take*() or forget_one(), under the lock
-/// of the shard. Thread-safe; no allocation once the sizes and streams of a program are known.
+/// Every move of a block into and out of kFreed happens inside add(), take*() or undo_take(), under the lock
+/// of the shard, which is held over no call of the driver that may block. Thread-safe; no allocation once the
+/// sizes and streams of a program are known.
 class FreeList {
  public:
   FreeList(Arena& arena, StreamTable& streams) noexcept : arena_(arena), streams_(streams) {}
@@ -33,13 +34,7 @@ class FreeList {
   /// stream that may use it at once; 0: none.
   template <class Move>
   bool add(BlockId id, std::uint16_t stream, Move&& move) noexcept {
-    Shard& shard = shard_for(stream);
-    const std::lock_guard guard(shard.lock);
-    // Counted first: whoever finds the block freed finds it counted.
-    added_.fetch_add(1, std::memory_order_seq_cst);
-    if (!move()) return false;
-    link(shard, id, stream);
-    return true;
+    return add_to(shard_for(stream), id, stream, move);
   }
 
   /// A block of `span` bytes, or of at most an eighth more, for an allocation in the stream with this index
@@ -47,9 +42,17 @@ class FreeList {
   /// Prefers blocks with memory behind them.
   template <class Settle>
   BlockId take(Bytes span, std::uint16_t stream, Settle&& settle) noexcept;
-  /// The same for a block whose free has not passed: makes `stream` wait for it, on the device.
+  /// The same for one of `span` bytes whose free has not passed and which more streams than it remembers have
+  /// not used: its uses are for the caller to wait for, or it is given back by undo_take(). `stream`: its
+  /// index.
   template <class Settle>
-  BlockId take_waiting(Bytes span, Stream& stream, Settle&& settle) noexcept;
+  BlockId take_waiting(Bytes span, std::uint16_t stream, Settle&& settle) noexcept;
+  /// The block goes back to where it was taken from. `move()` turns it to kFreed; false: it did not.
+  template <class Move>
+  bool undo_take(BlockId id, Move&& move) noexcept {
+    const Block::FreeLinks& links = arena_.block(id).free;  // as unlink() left them
+    return add_to(shards_[links.shard], id, links.stream, move);
+  }
 
   /// The oldest block with memory that no work can touch any more and that `skip(id)` does not exclude; it
   /// leaves the list but stays kFreed, and only the caller knows it: put_back() or forget() must follow.
@@ -130,11 +133,20 @@ class FreeList {
   }
   /// Of blocks that a stream freed, its own; of others, the calling thread's.
   Shard& shard_for(std::uint16_t stream) noexcept;
+  template <class Move>
+  bool add_to(Shard& shard, BlockId id, std::uint16_t stream, Move&& move) noexcept {
+    const std::lock_guard guard(shard.lock);
+    // Counted first: whoever finds the block freed finds it counted.
+    added_.fetch_add(1, std::memory_order_seq_cst);
+    if (!move()) return false;
+    link(shard, id, stream);
+    return true;
+  }
   void link(Shard& shard, BlockId id, std::uint16_t stream) noexcept;
   void unlink(Shard& shard, BlockId id) noexcept;
   Chain& chain_of(Shard& shard, const Block& block, std::uint16_t stream) noexcept;
   BlockId find(Shard& shard, Bytes span, std::uint16_t stream) noexcept;
-  BlockId find_waiting(Shard& shard, Bytes span, Stream& stream) noexcept;
+  BlockId find_waiting(Shard& shard, Bytes span) noexcept;
   BlockId usable_in(const Chain& chain, std::uint16_t stream) noexcept;
   bool is_idle(const Block& block) noexcept;
 
@@ -181,10 +193,9 @@ BlockId FreeList::take(Bytes span, std::uint16_t stream, Settle&& settle) noexce
 }
 
 template <class Settle>
-BlockId FreeList::take_waiting(Bytes span, Stream& stream, Settle&& settle) noexcept {
-  Shard& mine = shard_for(stream.index());
-  return search(
-      mine, kWithMemory, [&](Shard& shard) { return find_waiting(shard, span, stream); }, settle);
+BlockId FreeList::take_waiting(Bytes span, std::uint16_t stream, Settle&& settle) noexcept {
+  return search_shards(
+      shard_for(stream), kWithMemory, [&](Shard& shard) { return find_waiting(shard, span); }, settle);
 }
 
 template <class Skip>

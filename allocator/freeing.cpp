@@ -1,5 +1,7 @@
 // The part of Residency that takes blocks back from the program and gives them out again.
 
+#include <algorithm>
+
 #include "allocator/backoff.h"
 #include "allocator/residency.h"
 
@@ -100,13 +102,36 @@ BlockId Residency::take_freed(Bytes requested, Bytes span, Stream* stream) noexc
     const BlockState with_memory = block.is_open() ? BlockState::kResident : BlockState::kParked;
     block.settle(block.extents.empty() ? BlockState::kReserved : with_memory);
   };
-  const BlockId id = freed_.take(span, stream != nullptr ? stream->index() : std::uint16_t{0}, settle);
+  const std::uint16_t order = stream != nullptr ? stream->index() : std::uint16_t{0};
+  BlockId id = freed_.take(span, order, settle);
   // Where memory is short, waiting on the device for what another stream has freed is better than moving
   // blocks.
-  if (id == kNoBlock && stream != nullptr && pool_.available() < span) {
-    return freed_.take_waiting(span, *stream, settle);
+  if (id != kNoBlock || stream == nullptr || pool_.available() >= span) return id;
+  id = freed_.take_waiting(span, order, settle);
+  if (id == kNoBlock || order_after_last_life(*stream, arena_.block(id))) return id;
+  undo_take(id);
+  return kNoBlock;
+}
+
+bool Residency::order_after_last_life(Stream& stream, const Block& block) noexcept {
+  return std::all_of(block.uses.begin(), block.uses.end(), [&](const auto& use) {
+    return streams_.order(stream, Use::from_raw(use.load(std::memory_order_acquire))).ok();
+  });
+}
+
+// Nobody has been told of the block, but the owner of the slow path may have begun to take it off the device.
+// Its uses stay those of its last life.
+void Residency::undo_take(BlockId id) noexcept {
+  Block& block = arena_.block(id);
+  for (Backoff backoff;;) {
+    const StateWord word = block.load();
+    const BlockState state = word.state();
+    if (state == BlockState::kBinding || state == BlockState::kStarting || state == BlockState::kUnmapping) {
+      backoff.pause();
+    } else if (freed_.undo_take(id, [&] { return block.move(word, BlockState::kFreed); })) {
+      return;
+    }
   }
-  return id;
 }
 
 DeviceResult<BlockId> Residency::new_block(Bytes requested, Bytes span) noexcept {

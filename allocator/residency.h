@@ -274,6 +274,8 @@ class Residency {
   template <class Order>
   Status free_by(BlockId id, Order&& order) noexcept;
   bool move_to_freed(Block& block, StateWord word, Use last) noexcept;
+  bool order_after_last_life(Stream& stream, const Block& block) noexcept;
+  void undo_take(BlockId id) noexcept;
   void uncount(Block& block) noexcept;
   bool count_kept(Block& block, Promise* promise) noexcept;
   void release_kept(Block& block) noexcept;

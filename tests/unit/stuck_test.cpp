@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <future>
+#include <set>
 #include <thread>
 
 #include "tests/fakes/forwarding_device.h"
@@ -13,16 +14,31 @@ namespace {
 
 constexpr auto kSoon = std::chrono::seconds(5);
 
-/// A device in which the next record in one stream does not return until it is let go.
+/// A device in which the next record in one stream, or the next order to wait that it is given, does not
+/// return until it is let go.
 class FullQueue final : public fakes::ForwardingDevice {
  public:
   using ForwardingDevice::ForwardingDevice;
   std::promise<void> is_stuck;
   std::promise<void> may_go;
 
+  int code = 0;  ///< what the call answers then
+
   void fill(StreamHandle stream) {
     stream_ = stream;
     is_armed_ = true;
+  }
+  void fill_for_waits(StreamHandle stream) {
+    stream_ = stream;
+    stops_waits_ = true;
+  }
+  Status wait(StreamHandle stream, EventHandle event) noexcept override {
+    if (stops_waits_ && stream == stream_ && stops_waits_.exchange(false)) {
+      is_stuck.set_value();
+      may_go.get_future().wait();
+      if (code != 0) return Status(code);
+    }
+    return ForwardingDevice::wait(stream, event);
   }
   Status record(EventHandle event, StreamHandle stream) noexcept override {
     if (is_armed_ && stream == stream_ && is_armed_.exchange(false)) {
@@ -35,6 +51,7 @@ class FullQueue final : public fakes::ForwardingDevice {
  private:
   StreamHandle stream_{};
   std::atomic<bool> is_armed_{false};
+  std::atomic<bool> stops_waits_{false};
 };
 
 class Stuck {
@@ -42,7 +59,7 @@ class Stuck {
   Stuck() {
     Options options = default_options();
     REQUIRE(set_option(options, *find_option("TIDEPOOL_DEVICE_BUDGET"), "16MiB").ok());
-    const auto created = Runtime::create(device_, options, GiB(4));
+    const auto created = Runtime::create(device, options, GiB(4));
     REQUIRE(created.ok());
     runtime.reset(*created);
     full = fake.create_program_stream(false);
@@ -59,21 +76,17 @@ class Stuck {
   }
   /// A thread that launches on the block until it is stuck with a mark.
   std::thread get_stuck(DevicePtr block) {
-    device_.fill(full);
+    device.fill(full);
     std::thread stuck([this, block] {
       for (int i = 0; i < 16; ++i) (void)launch(block, full);
     });
-    device_.is_stuck.get_future().wait();
+    device.is_stuck.get_future().wait();
     return stuck;
   }
-  void let_go() { device_.may_go.set_value(); }
+  void let_go() { device.may_go.set_value(); }
 
   fakes::FakeDevice fake{{MiB(256), MiB(2), 1}};
-
- private:
-  FullQueue device_{fake};
-
- public:
+  FullQueue device{fake};
   std::unique_ptr<Runtime> runtime;  // ends before its device
   StreamHandle full;
   StreamHandle other;
@@ -131,6 +144,42 @@ TEST_CASE("stuck: allocations and new streams go on, and a capture begins") {
   stuck.join();
   CHECK(two.get());
   CHECK(is_over);
+}
+
+// Memory that another stream has freed is given out with an order to wait for that, which the full queue of
+// the allocation's stream keeps.
+TEST_CASE("stuck: an allocation that waits for a place in its stream's queue keeps no other from a free") {
+  const int code = GENERATE(0, 999);
+  INFO("the order to wait answers " << code);
+  Stuck on;
+  on.device.code = code;
+  std::vector<DevicePtr> blocks;
+  for (int i = 0; i < 4; ++i) blocks.push_back(*on.runtime->allocate(MiB(4)));
+  on.fake.hold(on.full);
+  for (const DevicePtr at : blocks) REQUIRE(on.launch(at, on.full) == 0);
+  REQUIRE(on.runtime->free_in(blocks[0], on.full).ok());
+  on.device.fill_for_waits(on.other);
+  auto one = std::async(std::launch::async, [&] { return *on.runtime->allocate_in(MiB(4), on.other); });
+  on.device.is_stuck.get_future().wait();
+  auto two = std::async(std::launch::async, [&] {
+    return on.runtime->free_in(blocks[1], on.full).ok() && on.runtime->check() == nullptr;
+  });
+  const bool is_over = two.wait_for(kSoon) == std::future_status::ready;
+  on.let_go();
+  const DevicePtr given = one.get();
+  CHECK(is_over);
+  CHECK(two.get());
+  CHECK(on.runtime->check() == nullptr);
+  CHECK((given == blocks[0]) == (code == 0));
+  // What could not be given out is there for the stream that freed it.
+  if (code != 0) {
+    const std::set<DevicePtr> again{*on.runtime->allocate_in(MiB(4), on.full),
+                                    *on.runtime->allocate_in(MiB(4), on.full)};
+    CHECK(again == std::set<DevicePtr>{blocks[0], blocks[1]});
+  }
+  on.fake.end_hold(on.full);
+  CHECK(on.launch(given, on.other) == 0);
+  CHECK(on.runtime->check() == nullptr);
 }
 
 }  // namespace tidepool::runtime
