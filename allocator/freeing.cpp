@@ -137,6 +137,16 @@ void Residency::undo_take(BlockId id) noexcept {
 DeviceResult<BlockId> Residency::new_block(Bytes requested, Bytes span) noexcept {
   DeviceResult<BlockId> id = arena_.add(requested, span);
   if (!id.ok() && freed_.return_addresses()) id = arena_.add(requested, span);
+  if (id.ok()) return id;
+  // Freed pairs have addresses too, and memory, which is needed less now.
+  const TurnstileGuard turn(turnstile_);
+  wanted_.clear();
+  begin_turn();
+  sweep_evictions();
+  while (!id.ok() && (strip_freed() || wait_for_freed())) {
+    (void)freed_.return_addresses();
+    id = arena_.add(requested, span);
+  }
   return id;
 }
 

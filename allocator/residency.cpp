@@ -349,6 +349,11 @@ Status Residency::refuse(Bytes asked) noexcept {
   return count_refusal();
 }
 
+Status Residency::refuse_addresses(Bytes asked) noexcept {
+  report_on<Msg::TP2011>(device_.number(), BytesText(asked).c_str(), BytesText(arena_.size()).c_str());
+  return count_refusal();
+}
+
 bool Residency::fits(Bytes needed) noexcept {
   return needed <= pool_.limit() || (grow_ != nullptr && grow_(grow_self_, needed));
 }

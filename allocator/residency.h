@@ -100,7 +100,8 @@ class Residency {
   /// A freed pair for an allocation of `requested` bytes: the same span, or one with at most an eighth
   /// wasted. `stream`: in whose order the memory will be used first; null for use at once anywhere.
   BlockId take_freed(Bytes requested, Bytes span, Stream* stream) noexcept;
-  /// A block at an address of its own, without memory.
+  /// A block at an address of its own, without memory. Where addresses are short, freed blocks give theirs
+  /// up, which waits for work that may use them. kOutOfMemory: there are none.
   DeviceResult<BlockId> new_block(Bytes requested, Bytes span) noexcept;
   /// The block counts as one that may move until it is kept or freed.
   void count(Block& block) noexcept;
@@ -143,6 +144,7 @@ class Residency {
   /// through one of these once.
   Status refuse(Bytes asked) noexcept;
   Status refuse_to_keep(Bytes asked) noexcept;
+  Status refuse_addresses(Bytes asked) noexcept;
   /// Counts a refusal that has been said with a message of its own: kOutOfMemory.
   static Status count_refusal() noexcept;
   /// False if keeping so much more would leave no room for the largest block that moves, or for the most that

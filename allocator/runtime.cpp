@@ -200,7 +200,7 @@ DeviceResult<DevicePtr> Runtime::allocate_block(Bytes size, Stream* stream, std:
     const DeviceResult<BlockId> added = residency_.new_block(size, span);
     if (!added.ok()) {
       unreserve(span);
-      return Err{residency_.refuse(span)};
+      return Err{residency_.refuse_addresses(span)};
     }
     id = *added;
   }

@@ -169,7 +169,7 @@ DeviceResult<DevicePtr> SlabHeap::take_new(Domain& domain, Wanted wanted, Reside
   // Work of the domain's own stream that may still be on its way to memory it has freed.
   Use pending;
   if (!id.ok()) {
-    status = residency_.refuse(Arena::kChunk);
+    status = residency_.refuse_addresses(Arena::kChunk);
   } else {
     pending = Use::from_raw(arena_.block(*id).uses[0].load(std::memory_order_acquire));
     status = residency_.keep({&*id, 1}, "small allocations", &room);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "allocator/support/message.h"
 #include "tests/fakes/forwarding_device.h"
 #include "tests/unit/runtime_fixture.h"
 
@@ -191,6 +192,32 @@ TEST_CASE("victims: where the only one cannot be copied the launch says what the
   on.device.refused = DevicePtr();
   CHECK(on.launch(next) == 0);
   on.fake.run_all();
+}
+
+TEST_CASE("victims: freed memory gives its addresses up, and what has none is told so") {
+  Program program({.budget = "64MiB", .host = "4GiB"});
+  const std::uint64_t blamed = times_reported(Msg::TP2005);
+  const std::uint64_t told = times_reported(Msg::TP2011);
+  const Bytes addresses = program.runtime().arena().size();
+  const DevicePtr freed = program.allocate(MiB(40));
+  REQUIRE(program.touch({freed}, 0).ok());
+  program.free_in(freed, 0);  // and the kernel has not run
+  std::vector<DevicePtr> blocks;
+  for (;;) {
+    const auto at = program.runtime().allocate(MiB(2));
+    if (!at.ok()) {
+      CHECK(at.error() == kOutOfMemory);
+      break;
+    }
+    blocks.push_back(*at);
+  }
+  // Each takes its size and as much between it and the next; one chunk is in front of all.
+  CHECK(blocks.size() == (addresses - MiB(2)) / MiB(4));
+  CHECK(times_reported(Msg::TP2011) == told + 1);
+  CHECK(times_reported(Msg::TP2005) == blamed);
+  REQUIRE(program.runtime().free(blocks.back()).ok());
+  CHECK(program.runtime().allocate(MiB(2)).ok());
+  program.check();
 }
 
 }  // namespace tidepool::runtime
