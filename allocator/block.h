@@ -90,6 +90,13 @@ struct Allocation {
   std::uint8_t tag = 0;
 };
 
+/// A block that somebody needs to stay for a time (Residency::hold). `life`: which allocation at its address.
+struct Hold {
+  BlockId id = kNoBlock;
+  std::uint32_t life = 0;
+  constexpr bool operator==(const Hold&) const = default;
+};
+
 /// A piece of physical memory behind part of a block.
 struct Extent {
   PhysicalHandle handle{};
@@ -150,6 +157,10 @@ struct alignas(64) Block {
   std::atomic<std::uint64_t> taken_whole{0};
   /// One of the pins is for as long as the block is allocated: slabs, and what may not move (see Runtime).
   std::atomic<bool> kept{false};
+  /// Why it is kept: until it is freed, or as long as so many hold it (Residency::hold). With Residency's
+  /// lock.
+  bool is_kept_for_good = false;
+  std::uint32_t holds = 0;
 
   [[nodiscard]] StateWord load() const noexcept { return StateWord(word.load(std::memory_order_seq_cst)); }
   bool move(StateWord from, BlockState to) noexcept {

@@ -20,10 +20,28 @@ Residency::Promise::~Promise() {
   residency_.promised_ -= left_;
 }
 
+// With kept_lock_: what is kept by nothing but holds is counted.
+template <class Change>
+void Residency::change_reasons(Block& block, Change&& change) noexcept {
+  const auto is_only_held = [&] { return block.holds != 0 && !block.is_kept_for_good; };
+  const bool before = is_only_held();
+  change();
+  if (!before && is_only_held()) held_bytes_.fetch_add(block.span.count(), std::memory_order_relaxed);
+  if (before && !is_only_held()) held_bytes_.fetch_sub(block.span.count(), std::memory_order_relaxed);
+}
+
 // True if the block was not kept before.
-bool Residency::count_kept(Block& block, Promise* promise) noexcept {
+bool Residency::count_kept(Block& block, Promise* promise, bool is_for_good) noexcept {
   const std::lock_guard guard(kept_lock_);
-  if (block.load().state() == BlockState::kFreed || block.kept.exchange(true)) return false;
+  if (block.load().state() == BlockState::kFreed) return false;
+  change_reasons(block, [&] {
+    if (is_for_good) {
+      block.is_kept_for_good = true;
+    } else {
+      ++block.holds;
+    }
+  });
+  if (block.kept.exchange(true)) return false;
   kept_bytes_.fetch_add(block.span.count(), std::memory_order_relaxed);
   if (promise != nullptr) {
     promised_ -= promise->left_;
@@ -36,7 +54,7 @@ Status Residency::keep(std::span<const BlockId> set, WorkName what, Promise* pro
   if (const Status status = make_resident(set, nullptr, what); !status.ok()) return status;
   for (const BlockId id : set) {
     Block& block = arena_.block(id);
-    if (!count_kept(block, promise)) {
+    if (!count_kept(block, promise, true)) {
       block.pins.fetch_sub(1, std::memory_order_release);
       continue;
     }
@@ -47,8 +65,55 @@ Status Residency::keep(std::span<const BlockId> set, WorkName what, Promise* pro
   return kOk;
 }
 
+Status Residency::hold(std::span<const BlockId> set, WorkName what, std::vector<Hold>& holds) noexcept {
+  if (const Status status = make_resident(set, nullptr, what); !status.ok()) return status;
+  for (const BlockId id : set) {
+    Block& block = arena_.block(id);
+    // Of a block that is freed meanwhile the hold is void: its life is over.
+    const Hold hold{id, block.life.load(std::memory_order_acquire)};
+    const bool is_new = count_kept(block, nullptr, false);
+    // What was never touched would leave without being copied.
+    block.touched.store(true, std::memory_order_release);
+    holds.push_back(hold);
+    if (!is_new) {
+      block.pins.fetch_sub(1, std::memory_order_release);
+      continue;
+    }
+    uncount(block);
+    if (block.load().state() == BlockState::kFreed) release_kept(block);
+  }
+  return kOk;
+}
+
+void Residency::release(const Hold& hold) noexcept {
+  const std::lock_guard guard(kept_lock_);
+  Block& block = arena_.block(hold.id);
+  const bool is_void = block.life.load(std::memory_order_acquire) != hold.life || block.holds == 0;
+  if (is_void) return;
+  change_reasons(block, [&] { --block.holds; });
+  if (block.holds != 0 || block.is_kept_for_good) return;
+  // Of a free at this very time either it sees the block counted, or we see it freed.
+  count(block);
+  if (block.load().state() == BlockState::kFreed) uncount(block);
+  let_go(block);
+}
+
 void Residency::release_kept(Block& block) noexcept {
   const std::lock_guard guard(kept_lock_);
+  change_reasons(block, [&] {
+    block.is_kept_for_good = false;
+    block.holds = 0;
+  });
+  let_go(block);
+}
+
+void Residency::publish_kept() noexcept {
+  sums_.set(Metric::kept_bytes, kept().count());
+  sums_.set(Metric::held_bytes, held_bytes_.load(std::memory_order_relaxed));
+}
+
+// With kept_lock_.
+void Residency::let_go(Block& block) noexcept {
   if (!block.kept.exchange(false)) return;
   block.pins.fetch_sub(1, std::memory_order_release);
   kept_bytes_.fetch_sub(block.span.count(), std::memory_order_relaxed);

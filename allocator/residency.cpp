@@ -360,7 +360,7 @@ bool Residency::fits(Bytes needed) noexcept {
 
 void Residency::publish_stats() noexcept {
   sums_.set(Metric::device_resident_bytes, pool_.created().count(), Metric::device_resident_bytes_peak);
-  sums_.set(Metric::kept_bytes, kept().count());
+  publish_kept();
   sums_.set(Metric::host_bytes, host_.used().count(), Metric::host_bytes_peak);
   sums_.set(Metric::device_handles, pool_.handles());
   sums_.set(Metric::host_pinned_bytes, host_.pinned().count());

@@ -138,6 +138,13 @@ class Residency {
 
   /// make_resident(), and the blocks stay on the device until they are freed.
   Status keep(std::span<const BlockId> set, WorkName what, Promise* promise = nullptr) noexcept;
+  /// The same until release() of what is added to `holds`, one for each block that lives. What holds them may
+  /// write to them at any time, unseen.
+  Status hold(std::span<const BlockId> set, WorkName what, std::vector<Hold>& holds) noexcept;
+  /// The block may move again, if nothing else keeps it. Its uses by whoever held it have been noted.
+  void release(const Hold& hold) noexcept;
+  /// Tells the stats page what is kept. Hook-safe.
+  void publish_kept() noexcept;
   /// Bytes of kept blocks.
   [[nodiscard]] Bytes kept() const noexcept { return Bytes(kept_bytes_.load(std::memory_order_relaxed)); }
   /// Says why an allocation of so much is refused, and counts it: kOutOfMemory. Each that is refused goes
@@ -279,8 +286,11 @@ class Residency {
   bool order_after_last_life(Stream& stream, const Block& block) noexcept;
   void undo_take(BlockId id) noexcept;
   void uncount(Block& block) noexcept;
-  bool count_kept(Block& block, Promise* promise) noexcept;
+  bool count_kept(Block& block, Promise* promise, bool is_for_good) noexcept;
   void release_kept(Block& block) noexcept;
+  void let_go(Block& block) noexcept;
+  template <class Change>
+  void change_reasons(Block& block, Change&& change) noexcept;
 
   // Taking addresses away; parking.cpp
   Status unpark(Block& block, StateWord parked) noexcept;
@@ -347,6 +357,7 @@ class Residency {
   mutable std::mutex kept_lock_;
   std::mutex promise_lock_;                    // whoever looks for room; taken before kept_lock_
   std::atomic<std::uint64_t> kept_bytes_{0};   // changed with kept_lock_
+  std::atomic<std::uint64_t> held_bytes_{0};   // changed with kept_lock_; kept by holds alone
   Bytes promised_;                             // kept_lock_
   std::atomic<std::uint64_t> largest_set_{0};  // bytes of blocks that move, of one launch; by the owner
   bool (*grow_)(void* self, Bytes limit) = nullptr;

@@ -82,9 +82,10 @@ Runtime::~Runtime() {
 void Runtime::leave() noexcept {
   epochs_.remove_exit_hook(this);
   listener_.close();
-  for (const Metric held : {Metric::allocated_bytes, Metric::device_resident_bytes, Metric::kept_bytes,
-                            Metric::host_bytes, Metric::device_handles, Metric::host_pinned_bytes,
-                            Metric::host_holes, Metric::block_ids, Metric::streams_known}) {
+  for (const Metric held :
+       {Metric::allocated_bytes, Metric::device_resident_bytes, Metric::kept_bytes, Metric::held_bytes,
+        Metric::host_bytes, Metric::device_handles, Metric::host_pinned_bytes, Metric::host_holes,
+        Metric::block_ids, Metric::streams_known}) {
     sums_.set(held, 0);
   }
 }
@@ -308,11 +309,24 @@ Use Runtime::note_uses(std::span<const BlockId> set, Stream* stream) noexcept {
   return use;
 }
 
-void Runtime::note_work(StreamHandle handle) noexcept {
+Use Runtime::note_work(StreamHandle handle) noexcept {
   Stream* const stream = streams_.find(handle);
-  if (stream == nullptr) return;
-  (void)stream->draw();
+  if (stream == nullptr) return {};
+  const Use use = stream->draw();
   streams_.mark_sometimes(*stream, Bytes());
+  return use;
+}
+
+void Runtime::let_go(std::span<const Hold> holds, std::span<const Use> uses, bool is_used_widely) noexcept {
+  for (const Hold& hold : holds) {
+    Block& block = arena_->block(hold.id);
+    // Another allocation is there by now; at worst it waits for what it need not.
+    if (block.life.load(std::memory_order_acquire) != hold.life) continue;
+    if (is_used_widely) note_other_use(block, Use());
+    for (const Use use : uses) note_other_use(block, use);
+    residency_.release(hold);
+  }
+  residency_.publish_kept();
 }
 
 // Keeps one ticket per stream, the newest; a stream whose ticket has passed gives up its place.

@@ -107,7 +107,8 @@ class Runtime {
   /// The stream has been given work that is none of a launch()'s: a graph's, or such as names no block. Where
   /// a free cannot wait for the whole device, since a stream is captured, it waits for this. Not for work
   /// that goes into a graph. Hook-safe as launch().
-  void note_work(StreamHandle stream) noexcept;
+  /// Returns the use that covers it; none where the stream is not known.
+  Use note_work(StreamHandle stream) noexcept;
 
   /// The block at the address stays on the device until it is freed: something refers to it that we cannot
   /// follow.
@@ -116,6 +117,26 @@ class Runtime {
   Status keep(std::span<const BlockId> ids, WorkName what) noexcept {
     obey();
     return residency_.keep(ids, what);
+  }
+  /// The same until let_go() of what is added to `holds`: something whose end is seen refers to them, and may
+  /// write to them.
+  Status hold(std::span<const BlockId> ids, WorkName what, std::vector<Hold>& holds) noexcept {
+    obey();
+    return residency_.hold(ids, what, holds);
+  }
+  /// They may move again once these uses have passed; `is_used_widely`: once all work of the device has.
+  void let_go(std::span<const Hold> holds, std::span<const Use> uses, bool is_used_widely) noexcept;
+  /// Runs `call()`, by which work that names the blocks goes into a graph, with all of them on the device:
+  /// the driver looks at some of them. They need not stay.
+  template <class Call>
+  int call_captured(std::span<const BlockId> ids, WorkName what, Call&& call) noexcept {
+    const NoCancel no_cancel;
+    obey();
+    if (const Status status = residency_.make_resident(ids, nullptr, what); !status.ok())
+      return status.code();
+    const int code = static_cast<int>(call());
+    residency_.unpin(ids);
+    return code;
   }
   /// keep() for everything, now and later: from here on nothing is evicted. kOutOfMemory, with a message that
   /// names `what`: not everything fits, and nothing has changed.

@@ -36,7 +36,17 @@ void note_work(CUstream stream, bool per_thread) noexcept {
   const ManagedDevice* const home = home_of(stream);
   if (home == nullptr) return;
   for_each_managed([&](const ManagedDevice& device) {
-    device.runtime->note_work(stream_for(device, *home, stream, per_thread));
+    (void)device.runtime->note_work(stream_for(device, *home, stream, per_thread));
+  });
+}
+
+void note_work(CUstream stream, bool per_thread, WorkUses& uses) noexcept {
+  if (is_capturing(stream, per_thread)) return;
+  const ManagedDevice* const home = home_of(stream);
+  uses.is_followed = home != nullptr;
+  if (home == nullptr) return;
+  for_each_managed([&](const ManagedDevice& device) {
+    uses.by_slot[device.slot] = device.runtime->note_work(stream_for(device, *home, stream, per_thread));
   });
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <span>
 
 #include "shim/capture.h"
@@ -31,19 +32,25 @@ CUresult keep_blocks(runtime::Runtime& runtime, std::span<const runtime::BlockId
 /// device, since a stream is captured, waits for this (Runtime::note_work). Hook-safe.
 void note_work(CUstream stream, bool per_thread) noexcept;
 
+/// The uses that cover such work, device by device.
+struct WorkUses {
+  bool is_followed =
+      false;  ///< false: none do; the stream's device is not managed, or the stream is captured
+  std::array<runtime::Use, runtime::kMostDevices> by_slot;
+};
+void note_work(CUstream stream, bool per_thread, WorkUses& uses) noexcept;
+
 /// Runs `enqueue()`, which puts work that touches the blocks into the stream, once they are on the device;
 /// they stay there until the work has ended. Work in streams of other contexts than the managed one cannot be
-/// followed: its blocks are kept. Work that goes into a graph has no end that could be
-/// waited for: its blocks are kept as well. Returns what `enqueue`
-/// returned, or why it was not called.
+/// followed: its blocks are kept. Work that goes into a graph uses them when the graph is launched: its
+/// instances hold them (hooks_graph.cpp). Returns what `enqueue` returned, or why it was not called.
 template <class Enqueue>
 [[gnu::always_inline]] inline CUresult pass(runtime::Runtime& runtime, std::span<const runtime::BlockId> ids,
                                             CUstream stream, bool per_thread, Waits waits,
                                             runtime::WorkName what, Enqueue&& enqueue,
                                             Reach reach = Reach::kProgram) noexcept {
   if (is_capturing(stream, per_thread)) [[unlikely]] {
-    const auto kept = static_cast<CUresult>(runtime.keep(ids, what).code());
-    return kept == CUDA_SUCCESS ? enqueue() : kept;
+    return static_cast<CUresult>(runtime.call_captured(ids, what, enqueue));
   }
   if (!is_followed(stream)) [[unlikely]] {
     if (reach == Reach::kCopies) let_stream_in(stream);

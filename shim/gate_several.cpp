@@ -86,6 +86,17 @@ CUresult keep_blocks(const TouchedDevices& touched, runtime::WorkName what) noex
   return kept;
 }
 
+namespace {
+// With what it names on the first of these devices there, then on the next.
+CUresult call_captured(std::span<const TouchedThere> touched, runtime::WorkName what,
+                       FunctionRef<CUresult()> enqueue) noexcept {
+  if (touched.empty()) return enqueue();
+  const auto rest = [&] { return call_captured(touched.subspan(1), what, enqueue); };
+  const TouchedThere& first = touched.front();
+  return static_cast<CUresult>(first.device->runtime->call_captured(first.ids, what, rest));
+}
+}  // namespace
+
 CUresult pass(const TouchedDevices& touched, CUstream stream, bool per_thread, Waits waits,
               runtime::WorkName what, Reach reach, FunctionRef<CUresult()> enqueue) noexcept {
   if (touched.all().empty()) {
@@ -96,13 +107,7 @@ CUresult pass(const TouchedDevices& touched, CUstream stream, bool per_thread, W
   const ManagedDevice* const home = home_of(stream);
   if (home != nullptr && reach == Reach::kCopies) let_home_in(touched.all(), *home);
   if (home == nullptr && reach == Reach::kCopies) let_stream_in(stream);
-  if (is_capturing(stream, per_thread)) {
-    for (const TouchedThere& there : touched.all()) {
-      const auto kept = static_cast<CUresult>(there.device->runtime->keep(there.ids, what).code());
-      if (kept != CUDA_SUCCESS) return kept;
-    }
-    return enqueue();
-  }
+  if (is_capturing(stream, per_thread)) return call_captured(touched.all(), what, enqueue);
   if (home == nullptr) {
     const CUresult kept = keep_blocks(touched, what);
     return kept == CUDA_SUCCESS ? enqueue() : kept;

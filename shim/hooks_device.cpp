@@ -4,6 +4,7 @@
 #include "shim/capture.h"
 #include "shim/entry.h"
 #include "shim/graph_memory.h"
+#include "shim/held_blocks.h"
 #include "shim/kernel_timer.h"
 #include "shim/managed.h"
 #include "shim/observe.h"
@@ -30,6 +31,7 @@ void forget_context(CUdevice device, CUcontext context) noexcept {
   forget_outside_of(context);
   forget_captures_of(context);
   forget_graph_memory(device);
+  forget_held(device);
 }
 
 constexpr auto kReset = [](const auto& call, CUdevice device) noexcept {

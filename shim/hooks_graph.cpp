@@ -1,16 +1,17 @@
 // Graphs. Work that goes into a graph uses no memory yet. When a graph is instantiated, or an instance is
-// given other work, the blocks that it names are brought to the device and stay there: launches of the graph
-// use them unseen.
+// given other work, the blocks that it names are brought to the device and stay there as long as the instance
+// lives: its launches use them unseen.
 
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
-#include "allocator/support/message.h"
 #include "shim/capture.h"
 #include "shim/entry.h"
 #include "shim/gate.h"
 #include "shim/graph_memory.h"
 #include "shim/graph_scan.h"
+#include "shim/held_blocks.h"
 #include "shim/managed.h"
 #include "shim/record.h"
 #include "shim/stream_context.h"
@@ -19,33 +20,35 @@ namespace tidepool::shim {
 
 namespace {
 
-/// Keeps what `scan(set)` finds; where it cannot tell, everything, for good.
-template <class Scan>
-CUresult keep_found(const char* what, Scan&& scan) noexcept {
-  runtime::Status status;
-  for_each_managed([&](const ManagedDevice& device) {
-    if (!status.ok() || device.runtime->frozen()) return;
-    // A driver whose device is lost tells nothing of a graph.
-    status = device.runtime->device_status();
-    if (!status.ok()) return;
-    TouchSet set(device.runtime->arena());
-    const bool is_known = scan(set) && set.complete();
-    status = is_known ? device.runtime->keep(set.ids(), what) : device.runtime->freeze(what);
-    if (!is_known && status.ok()) report<Msg::TP2101>(what);
-  });
-  return static_cast<CUresult>(status.code());
+/// Such an instance is launched by kernels, unseen.
+template <class Argument>
+bool may_launch_itself(Argument argument) noexcept {
+  constexpr auto kFlag = static_cast<unsigned long long>(CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH);
+  if constexpr (std::is_same_v<Argument, unsigned long long>) return (argument & kFlag) != 0;
+  if constexpr (std::is_same_v<Argument, CUDA_GRAPH_INSTANTIATE_PARAMS*>)
+    return argument != nullptr && (argument->flags & kFlag) != 0;
+  return false;
 }
 
 constexpr auto kInstantiate = [](const auto& call, CUgraphExec* out, CUgraph graph, auto... rest) noexcept {
-  const CUresult kept = keep_found(call.kName, [&](TouchSet& set) { return scan_graph(graph, set); });
-  if (kept != CUDA_SUCCESS) return kept;
+  HeldBlocks held;
+  const auto scan = [graph](TouchSet& set) { return scan_graph(graph, set); };
+  if (const CUresult kept = held.hold(call.kName, scan); kept != CUDA_SUCCESS) return kept;
   const auto make = [&] { return call(out, graph, rest...); };
-  return make_instance(call.kName, graph, out, make);
+  const CUresult result = make_instance(call.kName, graph, out, make);
+  if (result != CUDA_SUCCESS) return result;
+  if ((may_launch_itself(rest) || ...)) held.never_let_go();
+  add_held(*out, std::move(held));
+  return result;
 };
 
+// Launches of it that are under way go on: its blocks may leave once those have passed.
 constexpr auto kExecDestroy = [](const auto& call, CUgraphExec instance) noexcept {
+  HeldBlocks held = take_held(instance);
   const auto destroy = [&] { return call(instance); };
-  return end_instance(instance, destroy);
+  const CUresult result = end_instance(instance, destroy);
+  if (result != CUDA_SUCCESS) add_held(instance, std::move(held));
+  return result;
 };
 
 constexpr auto kUpload = [](const auto& call, CUgraphExec instance, CUstream stream) noexcept {
@@ -59,14 +62,28 @@ constexpr auto kTrim = [](const auto& call, CUdevice device) noexcept {
   return result;
 };
 
+// One that fails may have changed some nodes.
 constexpr auto kUpdate = [](const auto& call, CUgraphExec exec, CUgraph graph, auto... rest) noexcept {
-  const CUresult kept = keep_found(call.kName, [&](TouchSet& set) { return scan_graph(graph, set); });
-  return kept == CUDA_SUCCESS ? call(exec, graph, rest...) : kept;
+  HeldBlocks held;
+  const auto scan = [graph](TouchSet& set) { return scan_graph(graph, set); };
+  if (const CUresult kept = held.hold(call.kName, scan); kept != CUDA_SUCCESS) return kept;
+  const CUresult result = call(exec, graph, rest...);
+  if (result == CUDA_SUCCESS) {
+    const HeldBlocks before = take_held(exec);
+    add_held(exec, std::move(held));
+  } else {
+    join_held(exec, std::move(held));
+  }
+  return result;
 };
 
 constexpr auto kSetChild = [](const auto& call, CUgraphExec exec, CUgraphNode node, CUgraph graph) noexcept {
-  const CUresult kept = keep_found(call.kName, [&](TouchSet& set) { return scan_graph(graph, set); });
-  return kept == CUDA_SUCCESS ? call(exec, node, graph) : kept;
+  HeldBlocks held;
+  const auto scan = [graph](TouchSet& set) { return scan_graph(graph, set); };
+  if (const CUresult kept = held.hold(call.kName, scan); kept != CUDA_SUCCESS) return kept;
+  const CUresult result = call(exec, node, graph);
+  join_held(exec, std::move(held));
+  return result;
 };
 
 // What a node is given, wherever it stands among the arguments. The driver looks at the memory that a copy or
@@ -82,10 +99,15 @@ bool scan_argument(const Argument& argument, TouchSet& set) noexcept {
   return true;
 }
 
-constexpr auto kGiveNode = [](const auto& call, auto... args) noexcept {
-  const CUresult kept =
-      keep_found(call.kName, [&](TouchSet& set) { return (scan_argument(args, set) && ...); });
-  return kept == CUDA_SUCCESS ? call(args...) : kept;
+// An instance uses it from then on. A graph need not find it later: what it is made of is asked when it is
+// instantiated.
+constexpr auto kGiveNode = [](const auto& call, auto first, auto... args) noexcept {
+  HeldBlocks held;
+  const auto scan = [&](TouchSet& set) { return (scan_argument(args, set) && ...); };
+  if (const CUresult kept = held.hold(call.kName, scan); kept != CUDA_SUCCESS) return kept;
+  const CUresult result = call(first, args...);
+  if constexpr (std::is_same_v<decltype(first), CUgraphExec>) join_held(first, std::move(held));
+  return result;
 };
 
 constexpr auto kAddAllocation = [](const auto& call, CUgraphNode* out, CUgraph graph,
@@ -105,13 +127,16 @@ constexpr auto kAddNode = [](const auto& call, auto... args) noexcept {
   return make_allocation_node(call.kName, wanted.poolProps.location.id, Bytes(wanted.bytesize), add);
 };
 
-// What it uses is kept; but a free has to wait for the stream's context.
+// What it uses is there; but a free has to wait for the stream's context, and what the instance holds for its
+// launches.
 constexpr auto kGraphLaunch = [](const auto& call, CUgraphExec exec, CUstream stream) noexcept {
   for_each_managed([](const ManagedDevice& device) { device.runtime->obey(); });
   note_unseen_use(stream);
   const auto launch = [&] { return call(exec, stream); };
   const CUresult result = run_instance(call.kName, exec, launch);
-  note_work(stream, call.kPerThread);
+  WorkUses uses;
+  note_work(stream, call.kPerThread, uses);
+  note_launch(exec, uses);
   if (recording() && result == CUDA_SUCCESS) [[unlikely]]
     record_graph(recorded_stream(stream, call.kPerThread));
   return result;

@@ -6,6 +6,7 @@
 #include <span>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "allocator/support/message.h"
 #include "shim/arg_scan.h"
@@ -13,6 +14,7 @@
 #include "shim/entry.h"
 #include "shim/gate.h"
 #include "shim/graph_scan.h"
+#include "shim/held_blocks.h"
 #include "shim/managed.h"
 #include "shim/outside_memory.h"
 #include "shim/payload.h"
@@ -71,15 +73,28 @@ constexpr auto kBatchMemOp = [](const auto& call, CUstream stream, unsigned coun
   return result;
 };
 
+// Kernels are given the texture, not the memory, so who uses it is not seen.
 constexpr auto kTexture = [](const auto& call, CUtexObject* out, const CUDA_RESOURCE_DESC* resource,
                              const CUDA_TEXTURE_DESC* texture, const CUDA_RESOURCE_VIEW_DESC* view) noexcept {
-  std::uint64_t address = 0;
-  if (resource != nullptr && resource->resType == CU_RESOURCE_TYPE_LINEAR)
-    address = resource->res.linear.devPtr;
-  if (resource != nullptr && resource->resType == CU_RESOURCE_TYPE_PITCH2D)
-    address = resource->res.pitch2D.devPtr;
-  if (const CUresult kept = keep(address, call.kName); kept != CUDA_SUCCESS) return kept;
-  return call(out, resource, texture, view);
+  const auto scan = [resource](TouchSet& set) {
+    if (resource == nullptr) return true;
+    if (resource->resType == CU_RESOURCE_TYPE_LINEAR) set.add(resource->res.linear.devPtr);
+    if (resource->resType == CU_RESOURCE_TYPE_PITCH2D) set.add(resource->res.pitch2D.devPtr);
+    return true;
+  };
+  HeldBlocks held;
+  if (const CUresult kept = held.hold(call.kName, scan); kept != CUDA_SUCCESS) return kept;
+  const CUresult result = call(out, resource, texture, view);
+  held.note_unseen();
+  if (result == CUDA_SUCCESS && out != nullptr) add_held(*out, std::move(held));
+  return result;
+};
+
+constexpr auto kTextureDestroy = [](const auto& call, CUtexObject texture) noexcept {
+  HeldBlocks held = take_held(texture);
+  const CUresult result = call(texture);
+  if (result != CUDA_SUCCESS) add_held(texture, std::move(held));
+  return result;
 };
 
 // A handle of this kind stands for memory of cuMemAlloc's own making; memory that is mapped has none, and the
@@ -159,6 +174,7 @@ TP_HANDLE(cuTensorMapEncodeIm2col, kKeepArgument<3>)
 TP_HANDLE(cuTensorMapEncodeIm2colWide, kKeepArgument<3>)
 TP_HANDLE(cuTensorMapReplaceAddress, kKeepArgument<1>)
 TP_HANDLE(cuTexObjectCreate, kTexture)
+TP_HANDLE(cuTexObjectDestroy, kTextureDestroy)
 TP_HANDLE(cuTexRefSetAddress_v2, kKeepArgument<2>)
 TP_HANDLE(cuTexRefSetAddress2D_v2, kKeepArgument<2>)
 TP_HANDLE(cuTexRefSetAddress2D_v3, kKeepArgument<2>)

@@ -208,6 +208,43 @@ void graph_memory(CUgraph (*make)()) {
   EXPECT(free_memory() == 4 * kMiB);
 }
 
+// With a budget of 64 MiB: a program that captures again and again, each time over other memory, 160 MiB in
+// all. An instance is destroyed, or given the next graph, while its launch may still be under way.
+void captured_again(bool updates) {
+  constexpr std::size_t kSize = 16 * kMiB;
+  start();
+  CUstream stream = nullptr;
+  EXPECT(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+  std::vector<CUdeviceptr> blocks(10);
+  for (CUdeviceptr& at : blocks) at = filled(kSize);
+  EXPECT(DRIVER(cuCtxSynchronize)() == CUDA_SUCCESS);
+  CUgraphExec instance = nullptr;
+  for (int round = 0; round < 3; ++round) {
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      CUgraph graph = nullptr;
+      const auto value = static_cast<unsigned char>(16 * (round + 1) + static_cast<int>(i));
+      EXPECT(DRIVER(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
+      EXPECT(DRIVER(cuMemsetD8Async)(blocks[i], value, kSize, stream) == CUDA_SUCCESS);
+      EXPECT(DRIVER(cuStreamEndCapture)(stream, &graph) == CUDA_SUCCESS);
+      if (instance != nullptr && updates) {
+        CUgraphExecUpdateResultInfo info{};
+        EXPECT(DRIVER(cuGraphExecUpdate_v2)(instance, graph, &info) == CUDA_SUCCESS);
+      } else {
+        instance = instance_of(graph);
+      }
+      EXPECT(DRIVER(cuGraphLaunch)(instance, stream) == CUDA_SUCCESS);
+      if (!updates) EXPECT(DRIVER(cuGraphExecDestroy)(instance) == CUDA_SUCCESS);
+      EXPECT(DRIVER(cuGraphDestroy)(graph) == CUDA_SUCCESS);
+    }
+  }
+  EXPECT(DRIVER(cuStreamSynchronize)(stream) == CUDA_SUCCESS);
+  std::vector<unsigned char> bytes(kSize);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    EXPECT(DRIVER(cuMemcpyDtoH_v2)(bytes.data(), blocks[i], kSize) == CUDA_SUCCESS);
+    for (const unsigned char byte : bytes) EXPECT(byte == 48 + i);
+  }
+}
+
 // On two devices with a budget of 64 MiB each: graphs that allocate on the second while the first is current,
 // by its stream and by nodes for both.
 void graph_of_two() {
@@ -286,6 +323,10 @@ int main(int argc, char** argv) {
     graph_memory(&made_graph);
   else if (which == "graph_of_two")
     graph_of_two();
+  else if (which == "captured_again")
+    captured_again(false);
+  else if (which == "updated_again")
+    captured_again(true);
   else
     return 2;
   std::puts("as expected");

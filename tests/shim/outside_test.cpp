@@ -71,6 +71,17 @@ TEST_CASE("outside: what graphs allocate is counted, has room, and is refused be
   }
 }
 
+TEST_CASE("outside: what instances of graphs name may leave when they are gone and have run") {
+  for (int seed = 1; seed <= 6; ++seed) {
+    INFO("seed " << seed);
+    for (const char* how : {"captured_again", "updated_again"}) {
+      const DeviceRun got = probe(how, kLarge, {"--device-budget", "64MiB", "--check", "full"}, seed);
+      CHECK(got.number("memory", "physical_peak_bytes") <= 64 * kMiB);
+      CHECK(got.number("d2h", "bytes") > 0);
+    }
+  }
+}
+
 TEST_CASE("outside: what a graph allocates on two devices counts on each") {
   const DeviceRun got =
       probe("graph_of_two", {"--device", "h100", "--device", "h100"}, {"--device-budget", "64MiB"});

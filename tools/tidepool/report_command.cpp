@@ -97,6 +97,10 @@ void print_process(const ProcessStats& p, const Recorded& recorded) {
   line("memory", "n" + needed(p));
   if (p.get(Metric::library_bytes) > 0)
     line("", size_text(p.get(Metric::library_bytes)) + " held by CUDA libraries for themselves at the end");
+  if (const std::uint64_t held = p.get(Metric::held_bytes); p.get(Metric::kept_bytes) > 0) {
+    line("", size_text(p.get(Metric::kept_bytes)) + " could not move at the end" +
+                 (held > 0 ? ", " + size_text(held) + " of it for graphs and textures" : ""));
+  }
   line("host", "at most " + size_text(p.get(Metric::host_bytes_peak)) + " of moved blocks");
   line("moved", std::to_string(p.get(Metric::swap_out_total)) + " blocks out, " +
                     std::to_string(p.get(Metric::swap_in_total)) + " in; " +

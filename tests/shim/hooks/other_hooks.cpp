@@ -62,6 +62,7 @@ constexpr Expected kExpected[] = {
     {"cuModuleUnload", Treatment::kPassed},
     {"cuLibraryUnload", Treatment::kPassed},
     {"cuArrayDestroy", Treatment::kPassed},
+    {"cuTexObjectDestroy", Treatment::kPassed},
     {"cuMipmappedArrayDestroy", Treatment::kPassed},
     {"cuDevicePrimaryCtxRelease", Treatment::kPassed},
     {"cuDevicePrimaryCtxRelease_v2", Treatment::kSpecial},

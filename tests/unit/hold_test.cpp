@@ -1,0 +1,118 @@
+// Blocks that stay on the device as long as somebody holds them.
+
+#include <algorithm>
+#include <vector>
+
+#include "allocator/support/stats_page.h"
+#include "tests/unit/runtime_fixture.h"
+
+namespace tidepool::runtime {
+namespace {
+
+/// Twice what fits, of which the first block is looked at.
+struct Held {
+  Program program{Program::Config{}};
+  std::vector<DevicePtr> blocks;
+
+  Held() {
+    for (int i = 0; i < 8; ++i) blocks.push_back(program.allocate(MiB(4)));
+    use_all();
+  }
+  void use(std::size_t i) { REQUIRE(program.touch({blocks[i]}, 0).ok()); }
+  void use_all() {
+    for (std::size_t i = 0; i < blocks.size(); ++i) use(i);
+  }
+  void push_out() {
+    for (int round = 0; round < 2; ++round) {
+      for (std::size_t i = 1; i < blocks.size(); ++i) use(i);
+    }
+    program.device().run_all();
+    for (std::size_t i = 1; i < blocks.size(); ++i) use(i);
+  }
+  [[nodiscard]] bool is_there() {
+    const Runtime& runtime = program.runtime();
+    const BlockState state = runtime.arena().block(runtime.find(blocks[0].address())).load().state();
+    return state != BlockState::kOut;
+  }
+  std::vector<Hold> hold() {
+    const BlockId id = program.runtime().find(blocks[0].address());
+    std::vector<Hold> holds;
+    REQUIRE(program.runtime().hold({&id, 1}, "test", holds).ok());
+    REQUIRE(holds.size() == 1);
+    return holds;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("hold: a block stays until the last of those who hold it lets go") {
+  Held held;
+  held.push_out();
+  REQUIRE(!held.is_there());
+  const std::vector<Hold> first = held.hold();
+  const std::vector<Hold> second = held.hold();
+  held.push_out();
+  CHECK(held.is_there());
+  CHECK(StatsPage::instance().get(Metric::held_bytes) == MiB(4).count());
+  held.program.runtime().let_go(first, {}, false);
+  held.push_out();
+  CHECK(held.is_there());
+  held.program.runtime().let_go(second, {}, true);
+  CHECK(StatsPage::instance().get(Metric::held_bytes) == 0);
+  CHECK(StatsPage::instance().get(Metric::kept_bytes) == 0);
+  held.push_out();
+  CHECK(!held.is_there());
+  held.use(0);
+  CHECK(held.program.runtime().check() == nullptr);
+}
+
+TEST_CASE("hold: what is kept for good stays when nobody holds it any more") {
+  Held held;
+  const std::vector<Hold> holds = held.hold();
+  REQUIRE(held.program.runtime().keep(held.blocks[0], "test").ok());
+  held.program.runtime().let_go(holds, {}, false);
+  held.push_out();
+  CHECK(held.is_there());
+}
+
+TEST_CASE("hold: to let go of memory that was freed meanwhile does nothing to who has it next") {
+  Held held;
+  Runtime& runtime = held.program.runtime();
+  const std::vector<Hold> before = held.hold();
+  held.program.device().run_all();
+  REQUIRE(runtime.free(held.blocks[0]).ok());
+  const DevicePtr again = held.program.allocate(MiB(4));
+  REQUIRE(again == held.blocks[0]);  // the pair of address and memory
+  held.use(0);
+  const std::vector<Hold> after = held.hold();
+  runtime.let_go(before, {}, true);
+  held.push_out();
+  CHECK(held.is_there());
+  runtime.let_go(after, {}, false);
+  held.push_out();
+  CHECK(!held.is_there());
+}
+
+// Whoever holds a block uses it unseen: the fake device faults where the memory goes before the work has
+// ended.
+TEST_CASE("hold: a block leaves once the work that it is let go with has passed") {
+  Held held;
+  Runtime& runtime = held.program.runtime();
+  fakes::FakeDevice& device = held.program.device();
+  const std::vector<Hold> holds = held.hold();
+  const StreamHandle stream = held.program.stream(1);
+  device.hold(stream);
+  bool has_run = false;
+  REQUIRE(device.submit(stream, "unseen", [&](auto&) { has_run = true; }).ok());
+  const Use use = runtime.note_work(stream);
+  runtime.let_go(holds, {&use, 1}, false);
+  const BlockId id = runtime.find(held.blocks[0].address());
+  const auto& uses = runtime.arena().block(id).uses;
+  CHECK(std::any_of(uses.begin(), uses.end(), [&](const auto& one) { return one.load() == use.raw(); }));
+  device.end_hold(stream);
+  held.push_out();
+  CHECK(has_run);
+  CHECK(!held.is_there());
+}
+
+}  // namespace tidepool::runtime
