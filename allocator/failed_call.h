@@ -4,18 +4,32 @@
 
 #include "allocator/device.h"
 #include "allocator/support/message.h"
+#include "allocator/support/stats_page.h"
 
 namespace tidepool::runtime {
 
-/// Says that a driver call failed while memory moved: as a mishap, or once that the device is lost.
-/// Hook-safe.
-inline void report_failed_call(const char* call, Status status) noexcept {
+/// Could this be the answer to work that used an address where nothing is mapped? (An illegal address, and
+/// what drivers make of one: a launch that failed, an operation on a wrong address space.)
+constexpr bool is_wrong_address(Status status) noexcept {
+  return status.code() == 700 || status.code() == 717 || status.code() == 719;
+}
+
+/// Says once in the life of the process that the device is lost: after a wrong address, where memory that
+/// Tidepool takes away may have been meant, how to find out. Hook-safe.
+inline void report_lost(const char* call, Status status) noexcept {
   static constinit std::atomic<bool> said_lost{false};
-  if (!loses_device(status)) {
-    report<Msg::TP3001>(call, status.code());
-  } else if (!said_lost.exchange(true, std::memory_order_relaxed)) {
+  if (said_lost.exchange(true, std::memory_order_relaxed)) return;
+  if (is_wrong_address(status) && StatsPage::instance().get(Metric::blocks_managed_total) > 0) {
+    report<Msg::TP3006>(call, status.code());
+  } else {
     report<Msg::TP3005>(call, status.code());
   }
+}
+
+/// Says that a driver call failed while memory moved: as a mishap, or that the device is lost. Hook-safe.
+inline void report_failed_call(const char* call, Status status) noexcept {
+  if (loses_device(status)) return report_lost(call, status);
+  report<Msg::TP3001>(call, status.code());
 }
 
 }  // namespace tidepool::runtime

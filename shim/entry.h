@@ -53,7 +53,7 @@ struct Entry<H, Handler, CUresult (*)(A...)> {
   // Threads' own default streams are blocking ones. Of an entry that means them by the null stream, any call
   // may use one.
   [[gnu::always_inline]] static inline void note_default_streams(A... args) noexcept {
-    const auto is_own = [](auto arg) {
+    [[maybe_unused]] const auto is_own = [](auto arg) {
       if constexpr (std::is_same_v<decltype(arg), CUstream>) return arg == CU_STREAM_PER_THREAD;
       return false;
     };

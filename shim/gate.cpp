@@ -2,8 +2,11 @@
 
 #include <atomic>
 
+#include "allocator/failed_call.h"
 #include "allocator/support/message.h"
+#include "allocator/support/stats_page.h"
 #include "shim/ownership.h"
+#include "shim/process.h"
 #include "shim/real_driver.h"
 
 namespace tidepool::shim {
@@ -29,6 +32,13 @@ void let_stream_in(CUstream stream) noexcept {
   for_each_managed([&](const ManagedDevice& device) {
     if (device.ordinal != user && can_reach(user, device.ordinal)) (void)let_peer_in(device.ordinal, user);
   });
+}
+
+void note_wrong_address(runtime::WorkName what, CUresult result) noexcept {
+  const auto status = runtime::Status(static_cast<int>(result));
+  if (!runtime::is_wrong_address(status) || options().check == CheckLevel::kUnmap) return;
+  if (StatsPage::instance().get(Metric::blocks_managed_total) == 0) return;
+  runtime::report_lost(runtime::WorkName::Text(what).c_str(), status);
 }
 
 void note_work(CUstream stream, bool per_thread) noexcept {

@@ -40,6 +40,10 @@ struct WorkUses {
 };
 void note_work(CUstream stream, bool per_thread, WorkUses& uses) noexcept;
 
+/// A call of the program's was answered so: a wrong address is told of, once (report_lost), where memory is
+/// managed. With TIDEPOOL_CHECK=unmap it has been: TP2020. Hook-safe.
+void note_wrong_address(runtime::WorkName what, CUresult result) noexcept;
+
 /// Runs `enqueue()`, which puts work that touches the blocks into the stream, once they are on the device;
 /// they stay there until the work has ended. Work in streams of other contexts than the managed one cannot be
 /// followed: its blocks are kept. Work that goes into a graph uses them when the graph is launched: its
@@ -70,8 +74,12 @@ template <class Enqueue>
                                                       : runtime.launch(ids, handle, what, run));
   };
   const CUresult result = go();
+  if (result == CUDA_SUCCESS) [[likely]]
+    return result;
   // The driver itself had no memory: for code that it loads at a kernel's first launch, say.
-  return is_refused && give_way() ? go() : result;
+  if (is_refused) return give_way() ? go() : result;
+  note_wrong_address(what, result);
+  return result;
 }
 
 /// The same for what the arguments of a call name.

@@ -43,6 +43,13 @@ TEST_CASE("table: where copies are not searched, what it leads to is missed") {
   INFO(got.outcome.err);
   CHECK(got.outcome.code() == 1);
   CHECK(got.outcome.err.find("illegal address") != std::string::npos);
+  const std::string said =
+      "E TP3006 cuStreamSynchronize answered error 700: work on the device used an address where nothing "
+      "is. The program gets the error. If it runs well with TIDEPOOL_DISABLE=1, a kernel found memory "
+      "that its arguments do not name: --check unmap tells which.\n";
+  const std::size_t at = got.outcome.err.find(said);
+  CHECK(at != std::string::npos);
+  CHECK(got.outcome.err.find("TP3006", at + said.size()) == std::string::npos);
 }
 
 TEST_CASE("table: one that leads to more than fits is refused before the copy, with what is needed") {
