@@ -56,6 +56,8 @@ char* merged(Getenv read, const char* name) noexcept {
   char* const own = read(name);
   start_process();
   if (is_switched_off()) return own;
+  // Who only watches changes nothing, unless asked for it.
+  if (options().mode == RunMode::kObserve && options().alloc == AllocChoice::kAuto) return own;
   const char* user = own;
   if (user == nullptr || *user == '\0') user = read(other_torch_settings(name));
   char text[4096];

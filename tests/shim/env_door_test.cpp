@@ -55,6 +55,14 @@ TEST_CASE("environment door: TIDEPOOL_ALLOC=native keeps PyTorch's allocator and
   CHECK(async == kAsync + ";" + kAsync + ";\n");
 }
 
+TEST_CASE("environment door: a program that is only watched keeps its allocator, unless told otherwise") {
+  const std::pair<std::string, std::string> observe = {"TIDEPOOL_MODE", "observe"};
+  CHECK(read({}, {observe}) == "(null);(null);\n");
+  CHECK(read({"PYTORCH_CUDA_ALLOC_CONF=a:1"}, {observe, {"TIDEPOOL_ALLOC", "auto"}}) == "a:1;(null);\n");
+  CHECK(read({}, {observe, {"TIDEPOOL_ALLOC", "async"}}) == kAsync + ";" + kAsync + ";\n");
+  CHECK(read({}, {observe, {"TIDEPOOL_ALLOC", "native"}}) == "max_split_size_mb:21;max_split_size_mb:21;\n");
+}
+
 TEST_CASE("environment door: a process that will not be managed reads what the user has set") {
   for (const Variables& off :
        {Variables{{"TIDEPOOL_DISABLE", "1"}}, Variables{{"TIDEPOOL_DEVICE_BUDGET", "lots"}}}) {
