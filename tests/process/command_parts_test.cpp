@@ -72,15 +72,23 @@ TEST_CASE("progress: sums over processes, and never wider than the terminal") {
   const auto set = [&](Metric metric, std::uint64_t n) {
     stats.values[static_cast<std::size_t>(metric)] = n;
   };
-  CHECK(progress_text({stats}, seconds(2), 80) == "tidepool: 2.0s, no device memory yet");
+  CHECK(progress_text({stats}, seconds(2), 80) == "tidepool 2.0s, no device memory yet");
   set(Metric::allocated_bytes_peak, 1);
   set(Metric::device_resident_bytes, 1 << 20);
   set(Metric::device_capacity_bytes, 2 << 20);
   set(Metric::wait_ns_total, 2'000'000);
+  CHECK(progress_text({stats}, seconds(61), 80) ==
+        "tidepool 1m01s, 1.0 MiB of 2.0 MiB held, 2ms waited, 0 B out, 0 B in");
   CHECK(progress_text({stats, stats}, seconds(61), 80) ==
-        "tidepool: 1m01s, 2.0 MiB of 4.0 MiB held, 0 B out, 0 B in, 4ms waited");
-  for (std::size_t columns = 2; columns < 90; ++columns)
-    CHECK(progress_text({stats}, seconds(1), columns).size() < columns);
+        "tidepool 1m01s, 2.0 MiB held by 2 processes, 4ms waited, 0 B out, 0 B in");
+  // Nothing is cut: what does not fit is left out.
+  const std::string whole = progress_text({stats}, seconds(1), 1000);
+  for (std::size_t columns = 1; columns < 90; ++columns) {
+    const std::string part = progress_text({stats}, seconds(1), columns);
+    CHECK(part.size() < columns);
+    CHECK(whole.starts_with(part));
+    CHECK((part.empty() || part == whole || whole[part.size()] == ','));
+  }
 }
 
 TEST_CASE("text: lines are broken between words and indented") {

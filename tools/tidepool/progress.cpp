@@ -11,12 +11,8 @@
 namespace tidepool::tools {
 namespace {
 
-constexpr std::size_t kUsualColumns = 80;
-
-std::size_t columns_of_terminal() {
-  winsize size{};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsualColumns;
-}
+/// No line in fewer: the program has to have room.
+constexpr unsigned kFewestRows = 4;
 
 /// It shows what moves the cursor as letters.
 bool is_dumb() {
@@ -45,8 +41,10 @@ std::string progress_text(const std::vector<ProcessStats>& processes, Nanos elap
   std::uint64_t out = 0;
   std::uint64_t in = 0;
   std::uint64_t waited = 0;
+  std::size_t users = 0;
   for (const ProcessStats& each : processes) {
     if (!each.used_cuda()) continue;
+    ++users;
     held += each.get(Metric::device_resident_bytes);
     capacity += each.get(Metric::device_capacity_bytes);
     out += each.get(Metric::swap_out_bytes_total);
@@ -55,16 +53,25 @@ std::string progress_text(const std::vector<ProcessStats>& processes, Nanos elap
   }
   char duration[kUnitTextBytes];
   format_duration(duration, sizeof duration, elapsed);
-  std::string text = std::string("tidepool: ") + duration;
+  std::vector<std::string> parts = {std::string("tidepool ") + duration};
   if (capacity == 0) {
-    text += ", no device memory yet";
+    parts.emplace_back("no device memory yet");
   } else {
-    text += ", " + shown(held) + " of " + shown(capacity) + " held, " + shown(out) + " out, " + shown(in) +
-            " in, ";
+    // What several processes may hold adds up to nothing: they may share a device.
+    parts.push_back(shown(held) + (users == 1 ? " of " + shown(capacity) + " held"
+                                              : " held by " + std::to_string(users) + " processes"));
     format_duration(duration, sizeof duration, Nanos(static_cast<std::int64_t>(waited)));
-    text += std::string(duration) + " waited";
+    parts.push_back(std::string(duration) + " waited");
+    parts.push_back(shown(out) + " out");
+    parts.push_back(shown(in) + " in");
   }
-  if (columns > 1 && text.size() >= columns) text.resize(columns - 1);
+  // What does not fit is left out as a whole, so that no number is cut to another one.
+  std::string text;
+  for (const std::string& part : parts) {
+    const std::string more = (text.empty() ? "" : ", ") + part;
+    if (text.size() + more.size() >= columns) break;
+    text += more;
+  }
   return text;
 }
 
@@ -74,18 +81,27 @@ ProgressLine::ProgressLine(std::string folder, std::string run_id, Nanos start)
       start_(start),
       is_terminal_(isatty(STDERR_FILENO) == 1 && !is_dumb()) {}
 
-// The cursor stays at the start of the line, so that a line of the program replaces it.
+// The last row is taken out of what scrolls, as apt does: whatever the program writes, whole lines or parts
+// of one, stays above it as it is. The cursor is where the program left it, before and after.
 void ProgressLine::draw() {
   if (!is_terminal_ || !in_foreground()) return;
-  put("\r\033[K" +
-      progress_text(read_stats_pages(folder_, run_id_), monotonic_now() - start_, columns_of_terminal()) +
-      "\r");
-  is_drawn_ = true;
+  winsize size{};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row < kFewestRows || size.ws_col == 0) return;
+  std::string text;
+  if (rows_ != size.ws_row) {
+    // A cursor in the last row goes up one, and what is there with it: index (ESC D), then reverse index (ESC
+    // M).
+    text = "\033D\033M\0337\033[1;" + std::to_string(size.ws_row - 1) + "r\0338";
+    rows_ = size.ws_row;
+  }
+  text += "\0337\033[" + std::to_string(rows_) + ";1H\033[K" +
+          progress_text(read_stats_pages(folder_, run_id_), monotonic_now() - start_, size.ws_col) + "\0338";
+  put(text);
 }
 
 void ProgressLine::clear() {
-  if (is_drawn_ && in_foreground()) put("\r\033[K");
-  is_drawn_ = false;
+  if (rows_ != 0 && in_foreground()) put("\0337\033[" + std::to_string(rows_) + ";1H\033[K\033[r\0338");
+  rows_ = 0;
 }
 
 }  // namespace tidepool::tools

@@ -8,12 +8,14 @@
 
 namespace tidepool::tools {
 
-/// The status line of a run: "12.3s · 13.1 of 16.0 GiB held · 4.1 GiB out, 4.0 GiB in · 1.2s waited", summed
-/// over the processes that use CUDA, cut to `columns`.
+/// The status line of a run: "tidepool 12.3s, 13.1 GiB of 16.0 GiB held, 1.2s waited, 4.1 GiB out, 4.0 GiB
+/// in", summed over the processes that use CUDA; shorter than `columns`, for which it leaves out the last of
+/// it.
 std::string progress_text(const std::vector<ProcessStats>& processes, Nanos elapsed, std::size_t columns);
 
-/// One line on the terminal of stderr that is written anew in place. Shown only where stderr is a terminal
-/// and this process is in its foreground: elsewhere nothing is written.
+/// A line in the last row of the terminal of stderr, below what the program writes, that is written anew in
+/// place. Shown only where stderr is a terminal of a known size that can do so, and this process is in its
+/// foreground: elsewhere nothing is written.
 class ProgressLine {
  public:
   static constexpr Nanos kPeriod = millis(500);
@@ -22,7 +24,7 @@ class ProgressLine {
 
   [[nodiscard]] bool is_shown() const { return is_terminal_; }
   void draw();
-  /// Leaves an empty line, for what is said next.
+  /// Gives the row back to what scrolls.
   void clear();
 
  private:
@@ -30,7 +32,7 @@ class ProgressLine {
   std::string run_id_;
   Nanos start_;
   bool is_terminal_;
-  bool is_drawn_ = false;
+  unsigned rows_ = 0;  ///< of the terminal that it was drawn on; 0: it is not
 };
 
 }  // namespace tidepool::tools
