@@ -170,6 +170,10 @@ TEST_CASE("doctor: the program, before it is started") {
   CHECK(has_line(
       about(folder / "plain").out,
       "FAIL " + (folder / "plain") + " cannot be executed\n     -> chmod +x it, if it is a program"));
+  write_file(folder / "broken", "#!/no/such/interpreter\n", 0755);
+  CHECK(has_line(about(folder / "broken").out,
+                 "FAIL " + (folder / "broken") +
+                     " is a script for /no/such/interpreter, which is not there. Correct its first line"));
   write_file(folder / "script", "#!/bin/bash\nexit 9\n", 0755);
   CHECK(has_line(about(folder / "script").out, "PASS " + (folder / "script") + " is a script for it"));
   CHECK(about(folder / "script").code() == 0);

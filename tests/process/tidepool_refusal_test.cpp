@@ -179,8 +179,22 @@ TEST_CASE("refusals: 127 for no program, 126 for one that cannot be executed") {
   refused(call({"run", "plain"}, {{"PATH", "/usr/bin:" + folder.path()}}), 126,
           "run: " + (folder / "plain") + " cannot be executed");
   const Outcome broken = call({"run", folder / "broken"});
-  CHECK(broken.code() == 127);
-  CHECK(broken.err.find("cannot be executed: No such file") != std::string::npos);
+  refused(broken, 127,
+          "run: " + (folder / "broken") +
+              " is a script for /no/such/interpreter, which is not there. Correct its first line");
+  CHECK(call({"run", "--disable", folder / "broken"}).code() == 127);
+}
+
+TEST_CASE("refusals: a program whose sanitizer must come first, unless it does") {
+  const std::string program = built("tests/tp_asan_program");
+  if (sanitized()) return;  // not built
+  refused(call({"run", program}), 125,
+          "run: " + program +
+              " is built with AddressSanitizer, whose library must come before Tidepool's. Start it with "
+              "LD_PRELOAD=$(gcc -print-file-name=libasan.so)");
+  CHECK(call({"run", "--disable", program}).code() == 0);
+  const std::string shell = "export LD_PRELOAD=$(gcc -print-file-name=libasan.so); exec ";
+  CHECK(run({{"/bin/sh", "-c", shell + kTidepool + " run " + program}, "", {}, false, false}).code() == 0);
 }
 
 TEST_CASE("refusals: programs that no library can be put in front of") {

@@ -59,7 +59,12 @@ Finding runtime_of(const ElfFacts& facts, const std::string& file) {
   if (shared != facts.needed.end())
     return {Verdict::kPass, file + " uses the shared CUDA runtime, " + *shared, ""};
   if (facts.has_device_code) {
-    return {Verdict::kPass, file + " has the CUDA runtime linked in: its memory is seen at the driver", ""};
+    return {
+        Verdict::kPass,
+        file +
+            " has the CUDA runtime linked in: its memory is seen at the driver (not on simgpu, where only "
+            "programs of the shared runtime run)",
+        ""};
   }
   if (uses_driver) return {Verdict::kPass, file + " uses the driver itself", ""};
   return {Verdict::kPass, file + " names no CUDA library; what it loads later cannot be seen here", ""};

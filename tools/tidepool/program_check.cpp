@@ -5,8 +5,10 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <optional>
 #include <vector>
@@ -29,6 +31,18 @@ std::string interpreter_of(const std::string& path) {
   const std::size_t first = line.find_first_not_of(" \t");
   if (first == line.npos) return "/bin/sh";
   return line.substr(first, line.find_first_of(" \t\r", first) - first);
+}
+
+/// Does the program end at once because gcc's AddressSanitizer is not the first of its libraries? Ours goes
+/// behind one that LD_PRELOAD has already.
+bool wants_to_be_first(const ElfFacts& program) {
+  const auto is_asan = [](const std::string& library) { return library.starts_with("libasan.so"); };
+  if (std::none_of(program.needed.begin(), program.needed.end(), is_asan)) return false;
+  const auto has = [](const char* variable, const char* what) {
+    const char* const value = std::getenv(variable);
+    return value != nullptr && std::strstr(value, what) != nullptr;
+  };
+  return !has("LD_PRELOAD", "libasan.") && !has("ASAN_OPTIONS", "verify_asan_link_order=0");
 }
 
 bool changes_rights(const std::string& path) {
@@ -99,7 +113,11 @@ ProgramCheck check_preloadable(const std::string& path, const std::string& libra
     if (!program) {
       // An unreadable program may still be executable; what it is cannot be known then.
       if (access(file.c_str(), R_OK) != 0) return {path, 0, ""};
-      file = interpreter_of(file);
+      const std::string script = file;
+      file = interpreter_of(script);
+      if (access(file.c_str(), F_OK) != 0 && errno == ENOENT)
+        return refuse(script, kExitNotFound,
+                      "is a script for " + file + ", which is not there. Correct its first line");
       continue;
     }
     const std::optional<ElfFacts> ours = elf_facts(library);
@@ -110,6 +128,12 @@ ProgramCheck check_preloadable(const std::string& path, const std::string& libra
     if (!program->has_interpreter) {
       return refuse(file, kExitRefused,
                     "is linked statically, so no library can be put in front of it. Link it dynamically");
+    }
+    if (wants_to_be_first(*program)) {
+      return refuse(
+          file, kExitRefused,
+          "is built with AddressSanitizer, whose library must come before Tidepool's. Start it with "
+          "LD_PRELOAD=$(gcc -print-file-name=libasan.so)");
     }
     return {path, 0, ""};
   }

@@ -41,18 +41,21 @@ bool accept_environment(Options& options) {
 }
 
 /// Puts the library in front of the program, or says why that cannot be.
-std::optional<std::string> prepare_preload(const std::string& program) {
+std::optional<ProgramCheck> prepare_preload(const std::string& program) {
+  const auto refused = [&](const std::string& why) { return ProgramCheck{program, kExitRefused, why}; };
   const std::string library = library_path();
   if (access(library.c_str(), R_OK) != 0) {
-    return "the library " + library + " cannot be read: " + std::strerror(errno) + ". Install Tidepool again";
+    return refused("the library " + library + " cannot be read: " + std::strerror(errno) +
+                   ". Install Tidepool again");
   }
   if (library.find_first_of(": ") != library.npos) {
-    return "the library " + library + " lies in a folder with a space or colon, which LD_PRELOAD cannot name";
+    return refused("the library " + library +
+                   " lies in a folder with a space or colon, which LD_PRELOAD cannot name");
   }
   if (!elf_facts(library))
-    return "the library " + library + " is none of this machine's. Install Tidepool again";
+    return refused("the library " + library + " is none of this machine's. Install Tidepool again");
   const ProgramCheck check = check_preloadable(program, library);
-  if (check.exit_code != 0) return check.complaint;
+  if (check.exit_code != 0) return check;
   setenv("LD_PRELOAD", preload_list(getenv("LD_PRELOAD"), library).c_str(), 1);
   return std::nullopt;
 }
@@ -127,7 +130,10 @@ std::optional<int> prepare_run(std::span<char*> words, RunPlan& plan) {
   }
   plan.program = program.path;
   if (is_off(*plan.options)) return std::nullopt;
-  if (const auto problem = prepare_preload(program.path)) return refuse(*problem);
+  if (const auto problem = prepare_preload(program.path)) {
+    say("run: %s", problem->complaint.c_str());
+    return problem->exit_code;
+  }
   if (!plan.options->run_dir.empty()) {
     const char* const text = plan.options->run_dir.c_str();
     // Inside another run the variable names that run's folder, as it is.
