@@ -64,6 +64,16 @@ def read_folder(folder):
     return known | found
 
 
+def merged_text(merged):
+    """JSON of what was merged with a record a line, so that files can be read and compared."""
+    head = "".join(f' {json.dumps(name)}: {json.dumps(value)},\n' for name, value in merged.items() if name != "sections")
+    sections = []
+    for name, records in merged["sections"].items():
+        lines = ",\n".join("   " + json.dumps(record) for record in records)
+        sections.append(f"  {json.dumps(name)}: [\n{lines}\n  ]" if records else f"  {json.dumps(name)}: []")
+    return "{\n" + head + ' "sections": {\n' + ",\n".join(sections) + "\n }\n}\n"
+
+
 def show_number(value, unit):
     """123456 ns as "123 us"; a unit without a scale as it is."""
     for factor, name in SCALES.get(unit, ()):
@@ -164,7 +174,7 @@ def main():
                   "simulated": any(known) if known else None,
                   "sections": {name: without_machine_paths(records) for name, (records, _) in sections.items()}}
         try:
-            Path(arguments.merge).write_text(json.dumps(merged, indent=1) + "\n", encoding="utf-8")
+            Path(arguments.merge).write_text(merged_text(merged), encoding="utf-8")
         except OSError as error:
             print(f"read_probe: {error}", file=sys.stderr)
             return 2

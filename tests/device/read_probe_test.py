@@ -57,6 +57,17 @@ class ReadProbe(unittest.TestCase):
         self.assertIsNone(json.loads(merged.read_text())["simulated"])
         self.assertEqual(list(read_probe.read_folder(merged)), ["doors", "vmm"])
 
+    def test_what_is_merged_has_a_record_a_line_and_is_read_as_it_was(self):
+        start = {"section": "vmm", "kind": "start", "device": "a card", "simulated": False}
+        self.write("vmm", start, RESULT)
+        self.write("doors")
+        merged = Path(self.folder.name) / "merged.json"
+        sys.argv = ["read_probe", self.folder.name, "--quiet", "--merge", str(merged)]
+        self.assertEqual(read_probe.main(), 0)
+        text = merged.read_text(encoding="utf-8")
+        self.assertEqual(json.loads(text)["sections"], {"doors": [], "vmm": [start, RESULT]})
+        self.assertEqual([json.loads(line.rstrip(",")) for line in text.splitlines() if '"kind"' in line], [start, RESULT])
+
     def test_what_is_merged_names_no_folder_of_the_machine(self):
         self.write("conformance", {"section": "conformance", "kind": "answer", "name": "a case", "value": "failed",
                                    "detail": "/some/where/tide.pool/tests/contract/a_test.cpp:65: FAILED: / with /usr/lib/libcuda.so"})
