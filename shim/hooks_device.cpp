@@ -1,4 +1,4 @@
-// Devices: the ends of their primary contexts, and who reaches whose memory.
+// Devices: the ends of their contexts, and who reaches whose memory.
 
 #include "shim/arg_scan.h"
 #include "shim/capture.h"
@@ -31,7 +31,7 @@ void forget_context(CUdevice device, CUcontext context) noexcept {
   forget_outside_of(context);
   forget_captures_of(context);
   forget_graph_memory(device);
-  forget_held(device);
+  if (managed_on(device) == nullptr) forget_held(device);  // or it is managed in another context
 }
 
 constexpr auto kReset = [](const auto& call, CUdevice device) noexcept {
@@ -52,6 +52,24 @@ constexpr auto kRelease = [](const auto& call, CUdevice device) noexcept {
     forget_handles();
     forget_context(device, context);
   }
+  return result;
+};
+
+// Takes the context's streams and functions with it. Where it is not managed nothing was recorded in those
+// streams (shim/gate.h).
+constexpr auto kContextDestroy = [](const auto& call, CUcontext context) noexcept {
+  forget_layouts();
+  const ManagedDevice* const managed = context != nullptr ? managed_in(context) : nullptr;
+  bool was_managed = false;
+  const CUresult result =
+      end_context(context, [&] { return destroy_context(context, call.real, &was_managed); });
+  if (result != CUDA_SUCCESS) return result;
+  if (was_managed) {
+    forget_handles();
+    forget_held(managed->ordinal);
+  }
+  forget_outside_of(context);
+  forget_captures_of(context);
   return result;
 };
 
@@ -84,6 +102,9 @@ TP_HANDLE(cuDevicePrimaryCtxReset, kReset)
 TP_HANDLE(cuDevicePrimaryCtxReset_v2, kReset)
 TP_HANDLE(cuDevicePrimaryCtxRelease, kRelease)
 TP_HANDLE(cuDevicePrimaryCtxRelease_v2, kRelease)
+TP_HANDLE(cuCtxDestroy, kContextDestroy)
+TP_HANDLE(cuCtxDestroy_v2, kContextDestroy)
+TP_HANDLE(cuCtxDetach, kContextDestroy)
 TP_HANDLE(cuCtxEnablePeerAccess, kEnablePeer)
 TP_HANDLE(cuMemPoolSetAccess, kPoolAccess)
 

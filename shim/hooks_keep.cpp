@@ -1,5 +1,5 @@
 // Calls after which something refers to memory that we cannot follow: what they name stays on the device. And
-// the end of streams and contexts.
+// the end of streams.
 
 #include <algorithm>
 #include <atomic>
@@ -125,16 +125,6 @@ constexpr auto kStreamDestroy = [](const auto& call, CUstream stream) noexcept {
   return result;
 };
 
-// Takes the context's streams and functions with it. Nothing was recorded in those streams (shim/gate.h).
-constexpr auto kContextDestroy = [](const auto& call, CUcontext context) noexcept {
-  forget_layouts();
-  const CUresult result = end_context(context, [&] { return call(context); });
-  if (result != CUDA_SUCCESS) return result;
-  forget_outside_of(context);
-  forget_captures_of(context);
-  return result;
-};
-
 }  // namespace
 
 bool keep_named(RuntimeHook hook, std::span<const void* const> pointers) noexcept {
@@ -184,8 +174,5 @@ TP_HANDLE(cuStreamCreate, kStreamCreate)
 TP_HANDLE(cuStreamCreateWithPriority, kStreamCreate)
 TP_HANDLE(cuStreamDestroy, kStreamDestroy)
 TP_HANDLE(cuStreamDestroy_v2, kStreamDestroy)
-TP_HANDLE(cuCtxDestroy, kContextDestroy)
-TP_HANDLE(cuCtxDestroy_v2, kContextDestroy)
-TP_HANDLE(cuCtxDetach, kContextDestroy)
 
 }  // namespace tidepool::shim

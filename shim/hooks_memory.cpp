@@ -22,7 +22,7 @@ CUresult allocate(runtime::Runtime& runtime, CUdeviceptr* out, std::size_t size,
 }
 
 constexpr auto kAlloc = [](const auto& call, CUdeviceptr* out, std::size_t size) noexcept {
-  const ManagedDevice* const device = out != nullptr && size != 0 ? managed_here() : nullptr;
+  const ManagedDevice* const device = out != nullptr && size != 0 ? managed_here(For::kMemory) : nullptr;
   return device != nullptr ? allocate(*device->runtime, out, size) : call(out, size);
 };
 
@@ -32,7 +32,7 @@ constexpr auto kAllocPitch = [](const auto& call, CUdeviceptr* out, std::size_t*
   constexpr Bytes kRow{512};
   const bool valid = out != nullptr && pitch != nullptr && width != 0 && height != 0 &&
                      (element == 4 || element == 8 || element == 16);
-  const ManagedDevice* const device = valid ? managed_here() : nullptr;
+  const ManagedDevice* const device = valid ? managed_here(For::kMemory) : nullptr;
   if (device == nullptr) return call(out, pitch, width, height, element);
   const std::size_t row = Bytes(width).round_up(kRow).count();
   std::size_t size = 0;
@@ -53,7 +53,14 @@ constexpr auto kGetInfo = [](const auto& call, std::size_t* free, std::size_t* t
   const CUresult result = call(free, total);
   if (result != CUDA_SUCCESS) return result;
   const ManagedDevice* const device = managed_here();
-  if (device == nullptr) return result;
+  if (device == nullptr) {
+    // In a context that will be managed once it has memory.
+    if (total == nullptr || !is_limited(current_device())) return result;
+    const std::size_t capacity = device_capacity_of(options(), Bytes(*total)).round_down(MiB(2)).count();
+    if (free != nullptr) *free = std::min(*free, capacity);
+    *total = capacity;
+    return result;
+  }
   device->runtime->obey();
   if (total != nullptr) *total = device->runtime->capacity().count();
   if (free != nullptr) *free = device->runtime->free_bytes().count();

@@ -14,10 +14,15 @@
 namespace tidepool::shim {
 namespace {
 
+// A pool's memory outlives contexts of the program's own, and what is managed in such a context does not.
+const ManagedDevice* with_pools(const ManagedDevice* device) noexcept {
+  return device != nullptr && device->is_primary ? device : nullptr;
+}
+
 // The device of the stream, if work in it can be followed and does not go into a graph: memory that a graph
 // allocates is the graph's.
 const ManagedDevice* home_for(CUstream stream, bool per_thread) noexcept {
-  return is_capturing(stream, per_thread) ? nullptr : manage_home_of(stream);
+  return is_capturing(stream, per_thread) ? nullptr : with_pools(manage_home_of(stream));
 }
 
 CUresult allocate(const ManagedDevice& device, CUdeviceptr* out, std::size_t size, PoolTag pool,
@@ -48,7 +53,8 @@ constexpr auto kAllocFromPool = [](const auto& call, CUdeviceptr* out, std::size
                                    CUstream stream) noexcept {
   const ManagedDevice* const home = out != nullptr && size != 0 ? home_for(stream, call.kPerThread) : nullptr;
   // The memory is where the pool is; where that device has no memory of ours yet, it stays the driver's.
-  const ManagedDevice* const device = home != nullptr ? managed_on(device_of_pool(handle)) : nullptr;
+  const ManagedDevice* const device =
+      home != nullptr ? with_pools(managed_on(device_of_pool(handle))) : nullptr;
   const PoolTag pool = device != nullptr ? managed_pool(handle, device->ordinal) : kNoPool;
   if (pool == kNoPool) return call(out, size, handle, stream);
   return allocate(*device, out, size, pool, *home, stream, call.kPerThread, plan::MemoryApi::kPool);

@@ -64,10 +64,12 @@ void give_up(CUdevice ordinal, CUresult code) noexcept {
   if (!options().strict) observe_memory(false);
 }
 
-const ManagedDevice* start(const runtime::DriverTable& driver, CUdevice ordinal, unsigned slot) noexcept {
+// `own`: the program's own context, or null for the primary one.
+const ManagedDevice* start(const runtime::DriverTable& driver, CUdevice ordinal, CUcontext own,
+                           unsigned slot) noexcept {
   runtime::DriverDevice* device = nullptr;
   const CUresult found = ask_again([&] {
-    const auto made = runtime::DriverDevice::create(driver, ordinal);
+    const auto made = runtime::DriverDevice::create(driver, ordinal, own);
     if (made.ok()) device = *made;
     return made.ok() ? CUDA_SUCCESS : static_cast<CUresult>(made.error().code());
   });
@@ -93,7 +95,7 @@ const ManagedDevice* start(const runtime::DriverTable& driver, CUdevice ordinal,
   if (runtime::captures_under_way.load() > 0) runtime->capture_begins();
   start_recording(*runtime, ordinal);
   warn_of_mps(ordinal);
-  return new (std::nothrow) ManagedDevice{runtime, device, device->context(), ordinal, slot};
+  return new (std::nothrow) ManagedDevice{runtime, device, device->context(), own == nullptr, ordinal, slot};
 }
 
 // With g_lock: threads that launch on one device only need not ask which.
@@ -105,12 +107,12 @@ void publish_only() noexcept {
 }
 
 // With g_lock. Peers know each other before anybody is given memory of the new one.
-const ManagedDevice* add(CUdevice ordinal) noexcept {
+const ManagedDevice* add(CUdevice ordinal, CUcontext own) noexcept {
   unsigned slot = 0;
   while (slot < runtime::kMostDevices && managed_in_slot(slot) != nullptr) ++slot;
   if (any_managed()) name_devices();
   const bool has_place = slot < runtime::kMostDevices && is_known(ordinal);
-  const ManagedDevice* const added = has_place ? start(active_driver().runtime, ordinal, slot) : nullptr;
+  const ManagedDevice* const added = has_place ? start(active_driver().runtime, ordinal, own, slot) : nullptr;
   if (added == nullptr) return nullptr;
   for_each_managed([&](const ManagedDevice& other) {
     other.runtime->add_peer(slot, *added->device);
@@ -134,9 +136,36 @@ void remove(const ManagedDevice& gone) noexcept {
   for_each_managed([&](const ManagedDevice& other) { other.runtime->remove_peer(gone.slot); });
 }
 
+// With g_lock. The context is managed no longer; what was taken for it goes, if its work is known to have
+// passed: of a device that was in an error the driver may take nothing back.
+void forget(const ManagedDevice& gone, bool has_passed) noexcept {
+  gone.device->context_has_ended();
+  remove(gone);
+  if (has_passed) {
+    delete gone.runtime;
+  } else {
+    gone.runtime->abandon();
+  }
+}
+
+// With g_lock. The device if its primary context is the managed one.
+const ManagedDevice* managed_as_primary(CUdevice ordinal) noexcept {
+  const ManagedDevice* const device = managed_on(ordinal);
+  return device != nullptr && device->is_primary ? device : nullptr;
+}
+
+// With g_lock. May memory of that context, which is not managed, still come to be? The primary one is what
+// the CUDA runtime uses: where there is one, no other is taken in its place.
+bool may_be_managed(CUdevice ordinal, CUcontext context) noexcept {
+  if (!is_known(ordinal) || (g_gave_up >> ordinal & 1) != 0 || manages_nothing()) return false;
+  if (managed_on(ordinal) != nullptr) return false;
+  const CUcontext primary = primary_context(ordinal);
+  return primary == nullptr || primary == context;
+}
+
 }  // namespace
 
-const ManagedDevice* manage(CUcontext context) noexcept {
+const ManagedDevice* manage(CUcontext context, For what) noexcept {
   if (const ManagedDevice* device = managed_in(context)) return device;
   if (manages_nothing()) return nullptr;
   const UnknownBinding unknown;
@@ -144,12 +173,13 @@ const ManagedDevice* manage(CUcontext context) noexcept {
   if (const ManagedDevice* device = managed_in(context)) return device;
   const CUdevice ordinal = device_of(context);
   if (!is_known(ordinal) || (g_gave_up >> ordinal & 1) != 0) return nullptr;
-  // The primary context is what the CUDA runtime uses.
-  if (primary_context(ordinal) != context) {
+  if (!may_be_managed(ordinal, context)) {
     if (!std::exchange(g_said_foreign, true)) report<Msg::TP1010>();
     return nullptr;
   }
-  const ManagedDevice* const added = add(ordinal);
+  const bool is_primary = primary_context(ordinal) == context;
+  if (!is_primary && what == For::kAnswer) return nullptr;
+  const ManagedDevice* const added = add(ordinal, is_primary ? nullptr : context);
   if (added == nullptr) g_gave_up |= std::uint64_t{1} << ordinal;
   // Calls that go past us may name anything at any time. There is nothing yet that could not stay.
   if (added != nullptr && unknown) {
@@ -160,11 +190,11 @@ const ManagedDevice* manage(CUcontext context) noexcept {
   return added;
 }
 
-const ManagedDevice* managed_here() noexcept {
+const ManagedDevice* managed_here(For what) noexcept {
   const runtime::DriverTable& driver = active_driver().runtime;
   CUcontext context = nullptr;
   const CUresult asked = ask_again([&] { return driver.cuCtxGetCurrent(&context); });
-  return asked == CUDA_SUCCESS && context != nullptr ? manage(context) : nullptr;
+  return asked == CUDA_SUCCESS && context != nullptr ? manage(context, what) : nullptr;
 }
 
 bool is_limited(CUdevice device) noexcept {
@@ -173,7 +203,9 @@ bool is_limited(CUdevice device) noexcept {
   CUdevice current = 0;
   if (driver.cuCtxGetCurrent(&context) == CUDA_SUCCESS && context != nullptr &&
       driver.cuCtxGetDevice(&current) == CUDA_SUCCESS && current == device) {
-    return managed_here() != nullptr;
+    if (managed_here() != nullptr) return true;
+    const std::lock_guard guard(g_lock);
+    return may_be_managed(device, context);
   }
   if (managed_on(device) != nullptr) return true;
   const std::lock_guard guard(g_lock);
@@ -206,22 +238,16 @@ void unlock_after_fork() noexcept {
 }
 
 // Physical memory and addresses belong to no context: a reset leaves them behind, and they go after it, when
-// nothing needs them any more. Of a device that was in an error the driver may take nothing back.
+// nothing needs them any more.
 CUresult reset_primary(CUdevice device, CUresult (*reset)(CUdevice)) noexcept {
   const std::lock_guard guard(g_lock);
-  const ManagedDevice* const managed = managed_on(device);
+  const ManagedDevice* const managed = managed_as_primary(device);
   const bool has_passed = managed == nullptr || managed->runtime->wait_idle().ok();
   const CUresult result = reset(device);
   if (result != CUDA_SUCCESS || managed == nullptr) return result;
-  managed->device->context_has_ended();
-  remove(*managed);
   // A reset takes nobody's reference; ours would keep the next context alive.
   (void)ask_again([&] { return active_driver().runtime.cuDevicePrimaryCtxRelease_v2(device); });
-  if (has_passed) {
-    delete managed->runtime;
-  } else {
-    managed->runtime->abandon();
-  }
+  forget(*managed, has_passed);
   return result;
 }
 
@@ -230,7 +256,7 @@ CUresult reset_primary(CUdevice device, CUresult (*reset)(CUdevice)) noexcept {
 CUresult release_primary(CUdevice device, CUresult (*release)(CUdevice)) noexcept {
   const std::lock_guard guard(g_lock);
   const CUresult result = release(device);
-  const ManagedDevice* const managed = managed_on(device);
+  const ManagedDevice* const managed = managed_as_primary(device);
   if (result != CUDA_SUCCESS || managed == nullptr) return result;
   const runtime::DriverTable& driver = active_driver().runtime;
   const CUresult given_up = ask_again([&] { return driver.cuDevicePrimaryCtxRelease_v2(device); });
@@ -240,13 +266,21 @@ CUresult release_primary(CUdevice device, CUresult (*release)(CUdevice)) noexcep
   const CUresult asked =
       ask_again([&] { return driver.cuDevicePrimaryCtxGetState(device, &flags, &active); });
   if (asked == CUDA_SUCCESS && active == 0) {
-    managed->device->context_has_ended();
-    remove(*managed);
-    delete managed->runtime;
+    forget(*managed, true);
     return result;
   }
   CUcontext same = nullptr;
   (void)ask_again([&] { return driver.cuDevicePrimaryCtxRetain(&same, device); });
+  return result;
+}
+
+CUresult destroy_context(CUcontext context, CUresult (*destroy)(CUcontext), bool* was_managed) noexcept {
+  const std::lock_guard guard(g_lock);
+  const ManagedDevice* const managed = context != nullptr ? managed_in(context) : nullptr;
+  *was_managed = managed != nullptr && !managed->is_primary;  // primary ones the driver refuses to destroy
+  const bool has_passed = !*was_managed || managed->runtime->wait_idle().ok();
+  const CUresult result = destroy(context);
+  if (result == CUDA_SUCCESS && *was_managed) forget(*managed, has_passed);
   return result;
 }
 

@@ -15,7 +15,8 @@ namespace tidepool::shim {
 struct ManagedDevice {
   runtime::Runtime* runtime;
   runtime::DriverDevice* device;
-  CUcontext context;  ///< the primary one
+  CUcontext context;  ///< the primary one, or one that the program made (docs/explanation/decisions/0034)
+  bool is_primary;
   CUdevice ordinal;
   unsigned slot;  ///< its number among the managed devices, from 0; serves again once the device is forgotten
 };
@@ -77,7 +78,7 @@ inline runtime::Runtime* owner(std::uint64_t address) noexcept {
   return device != nullptr ? device->runtime : nullptr;
 }
 
-/// The managed device with that primary context, or with that ordinal; null if it is not managed.
+/// The managed device with that context, or with that ordinal; null if it is not managed.
 inline const ManagedDevice* managed_in(CUcontext context) noexcept {
   return find_managed([&](const ManagedDevice& device) { return device.context == context; });
 }
@@ -85,14 +86,21 @@ inline const ManagedDevice* managed_on(CUdevice ordinal) noexcept {
   return find_managed([&](const ManagedDevice& device) { return device.ordinal == ordinal; });
 }
 
-/// The device of that context, if the context is the device's primary one; from the first such call on the
-/// device is managed. Memory of other contexts is passed through (one message). Null where it is not managed.
-const ManagedDevice* manage(CUcontext context) noexcept;
-/// The same for the calling thread's current context.
-const ManagedDevice* managed_here() noexcept;
+/// Why somebody asks for a managed device.
+enum class For : bool {
+  kAnswer,  ///< a context of the program's own is not managed for that
+  kMemory,  ///< memory of the program's, which belongs to the context
+};
 
-/// True if the program is to see a device as large as the budget: the answer that cuMemGetInfo has, where it
-/// has one; else for each device that is managed or may still come to be.
+/// The device of that context, if the context is the device's primary one, or one of the program's own where
+/// there is no primary one; from the first such call on the device is managed, in that context. Memory of
+/// other contexts is passed through (one message). Null where it is not managed.
+const ManagedDevice* manage(CUcontext context, For what = For::kAnswer) noexcept;
+/// The same for the calling thread's current context.
+const ManagedDevice* managed_here(For what = For::kAnswer) noexcept;
+
+/// True if the program is to see a device as large as the budget: in a context whose memory is managed or may
+/// still come to be; with no context of the device for each such device.
 bool is_limited(CUdevice device) noexcept;
 
 /// From here on the peer may reach the device's memory, also if the device is managed only later. Waits for
@@ -110,6 +118,10 @@ CUresult reset_primary(CUdevice device, CUresult (*reset)(CUdevice)) noexcept;
 /// Runs `release()`, the driver's way to give up one of the program's references to the primary context. If
 /// it was the last the context ends, as it would without us, and the device's memory with it.
 CUresult release_primary(CUdevice device, CUresult (*release)(CUdevice)) noexcept;
+
+/// Runs `destroy()`, the driver's way to end a context. If it ends one that is managed the device's memory
+/// goes with it, as by reset_primary(). `*was_managed` tells.
+CUresult destroy_context(CUcontext context, CUresult (*destroy)(CUcontext), bool* was_managed) noexcept;
 
 /// A stream argument as the runtime of its own device names it.
 inline runtime::StreamHandle stream_of(CUstream stream, bool per_thread) noexcept {

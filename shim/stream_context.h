@@ -7,7 +7,7 @@
 
 namespace tidepool::shim {
 
-/// The device in whose primary context work in the stream, as the calling thread names it, runs, if it is a
+/// The device in whose managed context work in the stream, as the calling thread names it, runs, if it is a
 /// managed one: only there do our marks say when work has ended. Null otherwise. Null and the two special
 /// handles are streams of the current context. Asks the driver once for other handles.
 ///

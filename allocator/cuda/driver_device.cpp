@@ -70,16 +70,18 @@ class DriverDevice::Current {
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // while relaxed_: the thread's own
 };
 
-DeviceResult<DriverDevice*> DriverDevice::create(const DriverTable& driver, CUdevice ordinal) noexcept {
-  CUcontext context = nullptr;
-  if (const CUresult result = driver.cuDevicePrimaryCtxRetain(&context, ordinal); result != CUDA_SUCCESS) {
-    return Err{status_of(result)};
+DeviceResult<DriverDevice*> DriverDevice::create(const DriverTable& driver, CUdevice ordinal,
+                                                 CUcontext context) noexcept {
+  const bool is_primary = context == nullptr;
+  if (is_primary) {
+    const CUresult result = driver.cuDevicePrimaryCtxRetain(&context, ordinal);
+    if (result != CUDA_SUCCESS) return Err{status_of(result)};
   }
   auto* device = new (std::nothrow) DriverDevice(driver, ordinal, context);
   const Status status = device != nullptr ? device->read_facts() : kOutOfMemory;
   if (!status.ok()) {
     delete device;
-    (void)driver.cuDevicePrimaryCtxRelease_v2(ordinal);
+    if (is_primary) (void)driver.cuDevicePrimaryCtxRelease_v2(ordinal);
     return Err{status};
   }
   return device;

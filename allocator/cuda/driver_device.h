@@ -11,11 +11,11 @@
 
 namespace tidepool::runtime {
 
-/// Device over the CUDA driver API, in one device's primary context. Calls make that context current for
-/// their duration where the calling thread has another one or none. Holds a reference to the primary context
+/// Device over the CUDA driver API, in one of the device's contexts. Calls make that context current for
+/// their duration where the calling thread has another one or none. Holds a reference to a primary context
 /// for ever, so that releases by the program do not end it. A cudaDeviceReset does, whatever the count
-/// (cuda.h, cuDevicePrimaryCtxReset): then streams, events and memory are gone, and so must be the use of
-/// this object.
+/// (cuda.h, cuDevicePrimaryCtxReset), and cuCtxDestroy ends any other: then streams, events and memory are
+/// gone, and so must be the use of this object.
 ///
 /// While a stream is being captured, calls here do not disturb it (relaxed capture mode for their duration);
 /// what would do so anyway, waiting for the whole device and recording or hashing in a stream that is
@@ -26,7 +26,9 @@ class DriverDevice final : public Device {
   /// Errors are the driver's, as they are; kOutOfMemory if the host has no memory for the object;
   /// CUDA_ERROR_NOT_SUPPORTED if the granularity does not divide 2 MiB, as it does on all discrete GPUs so
   /// far.
-  static DeviceResult<DriverDevice*> create(const DriverTable& driver, CUdevice ordinal) noexcept;
+  /// `context`: one that the program made on the device; null: the primary one.
+  static DeviceResult<DriverDevice*> create(const DriverTable& driver, CUdevice ordinal,
+                                            CUcontext context = nullptr) noexcept;
 
   [[nodiscard]] CUcontext context() const noexcept { return context_; }
   [[nodiscard]] CUdevice ordinal() const noexcept { return ordinal_; }

@@ -10,52 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "tests/shim/probe.h"
+#include "tests/shim/context_blocks.h"
 
 namespace tidepool::test {
 namespace {
-
-// Memory of a context that the program made for itself is the driver's, and works as ever.
-void own_context() {
-  EXPECT(DRIVER(cuInit)(0) == CUDA_SUCCESS);
-  CUcontext context = nullptr;
-  EXPECT(DRIVER(cuCtxCreate_v4)(&context, nullptr, 0, 0) == CUDA_SUCCESS);
-  CUdeviceptr block = 0;
-  EXPECT(DRIVER(cuMemAlloc_v2)(&block, 4 * kMiB) == CUDA_SUCCESS);
-  EXPECT(DRIVER(cuMemsetD8_v2)(block, 1, 4 * kMiB) == CUDA_SUCCESS);
-  EXPECT(DRIVER(cuMemFree_v2)(block) == CUDA_SUCCESS);
-  std::size_t free = 0;
-  std::size_t total = 0;
-  std::size_t device_total = 0;
-  EXPECT(DRIVER(cuDeviceTotalMem_v2)(&device_total, 0) == CUDA_SUCCESS);
-  EXPECT(DRIVER(cuMemGetInfo_v2)(&free, &total) == CUDA_SUCCESS);
-  EXPECT(total == device_total && total > 1024 * kMiB);  // the device's own
-}
-
-// Twice the budget in blocks of the primary context, each filled with its number plus one.
-constexpr std::size_t kBlock = 4 * kMiB;
-std::vector<CUdeviceptr> filled_blocks() {
-  std::vector<CUdeviceptr> blocks(16);
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    EXPECT(DRIVER(cuMemAlloc_v2)(&blocks[i], kBlock) == CUDA_SUCCESS);
-    EXPECT(DRIVER(cuMemsetD8_v2)(blocks[i], static_cast<unsigned char>(i + 1), kBlock) == CUDA_SUCCESS);
-  }
-  EXPECT(DRIVER(cuCtxSynchronize)() == CUDA_SUCCESS);
-  return blocks;
-}
-bool holds(CUdeviceptr block, unsigned char value) {
-  static std::vector<unsigned char> bytes(kBlock);  // one for all: memory is counted in device_reset()
-  EXPECT(DRIVER(cuMemcpyDtoH_v2)(bytes.data(), block, kBlock) == CUDA_SUCCESS);
-  return std::count(bytes.begin(), bytes.end(), value) == static_cast<long>(kBlock);
-}
-
-// A context of the program's own, current from here on, with a stream in it.
-CUcontext other_context(CUstream* stream) {
-  CUcontext context = nullptr;
-  EXPECT(DRIVER(cuCtxCreate_v4)(&context, nullptr, 0, 0) == CUDA_SUCCESS);
-  EXPECT(DRIVER(cuStreamCreate)(stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
-  return context;
-}
 
 // Memory of the primary context, used in the streams of another one: pending work there must find it.
 void foreign_context() {
@@ -331,11 +289,16 @@ void end_fails() {
 
 bool run_context_case(std::string_view name) {
   constexpr std::pair<std::string_view, void (*)()> kCases[] = {
-      {"own_context", own_context},       {"foreign_context", foreign_context},
-      {"foreign_free", foreign_free},     {"foreign_destroy_race", foreign_destroy_race},
-      {"foreign_error", foreign_error},   {"context_destroy", context_destroy},
-      {"captures_end", captures_end},     {"device_reset", device_reset},
-      {"ended_contexts", ended_contexts}, {"end_fails", end_fails}};
+
+      {"foreign_context", foreign_context},
+      {"foreign_free", foreign_free},
+      {"foreign_destroy_race", foreign_destroy_race},
+      {"foreign_error", foreign_error},
+      {"context_destroy", context_destroy},
+      {"captures_end", captures_end},
+      {"device_reset", device_reset},
+      {"ended_contexts", ended_contexts},
+      {"end_fails", end_fails}};
   for (const auto& [known, run] : kCases) {
     if (known == name) return run(), true;
   }

@@ -358,7 +358,7 @@ int main(int argc, char** argv) {
     fork_after_start();
   else if (which == "fork_before_start")
     fork_before_start();
-  else if (!run_context_case(which))
+  else if (!run_context_case(which) && !run_own_context_case(which))
     return 2;
   std::puts("as expected");
   return 0;

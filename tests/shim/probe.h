@@ -53,7 +53,8 @@ inline CUcontext start() {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-/// Runs the case of context_probe.cpp with this name; false if there is none.
+/// Runs the case of context_probe.cpp, or own_context_probe.cpp, with this name; false if there is none.
 bool run_context_case(std::string_view name);
+bool run_own_context_case(std::string_view name);
 
 }  // namespace tidepool::test

@@ -44,6 +44,14 @@ void expect_passes(const Outcome& got) {
   CHECK(got.out == "as expected\n");
 }
 
+/// On neither of two devices.
+void expect_nothing_left(const std::string& report) {
+  const std::string_view nothing = "\"physical_now_bytes\": 0,";
+  const std::size_t first = report.find(nothing);
+  CHECK(first != std::string::npos);
+  CHECK(report.find(nothing, first + 1) != std::string::npos);
+}
+
 }  // namespace
 
 // HAMi-core PR#215 (a prefix of cu took in cudnnCreate), #279 (the second RTLD_NEXT), #315 (whose next?).
@@ -167,10 +175,44 @@ TEST_CASE("shim: both amounts of the device follow a budget that changes") {
   CHECK(got.out.find("as expected\n") != std::string::npos);
 }
 
-TEST_CASE("shim: memory of a context of the program's own is passed through, with one message") {
-  const Outcome got = probe("own_context");
-  expect_passes(got);
-  CHECK(got.err.find("TP1010") != std::string::npos);
+TEST_CASE("shim: memory of a context of the program's own moves as well, and ends with it") {
+  const ScratchFolder folder;
+  const std::string plan = folder / "faults";
+  for (const char* check : {"full", "unmap"}) {
+    for (const char* seed : {"1", "2", "3", "4"}) {
+      INFO(check << ", seed " << seed);
+      // For every other seed the first context is not ended at the first try.
+      std::ofstream(plan) << (*seed % 2 == 0 ? "cuCtxDestroy nth=1 return=999\n" : "");
+      const DeviceRun got =
+          run_on_device({"--device", "h100", "--seed", seed, "--faults", plan},
+                        {"--check", check, "--device-budget", "32MiB"}, {kDoorProbe, "own_context"});
+      expect_passes(got.outcome);
+      CHECK(got.outcome.err.find("TP1010") == std::string::npos);
+      CHECK(got.number("memory", "physical_now_bytes") == 0);
+      CHECK(got.number("memory", "physical_peak_bytes") <= std::uint64_t{40} << 20);
+    }
+  }
+}
+
+TEST_CASE("shim: each device has a context of the program's own managed") {
+  for (const char* seed : {"1", "2"}) {
+    const DeviceRun got =
+        run_on_device({"--device", "h100", "--device", "h100", "--memory", "128MiB", "--seed", seed},
+                      {"--check", "full", "--device-budget", "32MiB"}, {kDoorProbe, "own_contexts_of_two"});
+    expect_passes(got.outcome);
+    CHECK(got.outcome.err.find("TP10") == std::string::npos);
+    expect_nothing_left(got.report);
+  }
+}
+
+TEST_CASE("shim: memory of a second context is passed through, with one message") {
+  for (const char* which : {"second_context", "own_context_first"}) {
+    const Outcome got = probe(which, {"--check", "full"});
+    expect_passes(got);
+    const auto first = got.err.find("TP1010");
+    CHECK(first != std::string::npos);
+    CHECK(got.err.find("TP1010", first + 1) == std::string::npos);
+  }
 }
 
 TEST_CASE("shim: memory that another context uses stays on the device, with one message") {
@@ -254,10 +296,7 @@ TEST_CASE("shim: a context that a reset has ended does not come back, and leaves
         {"--device", "h100", "--device", "h100", "--memory", "128MiB", "--faults", folder / "faults"},
         {"--check", "full", "--device-budget", "32MiB"}, {kDoorProbe, "ended_contexts"});
     expect_passes(got.outcome);
-    const std::string_view nothing = "\"physical_now_bytes\": 0,";
-    const std::size_t first = got.report.find(nothing);
-    CHECK(first != std::string::npos);
-    CHECK(got.report.find(nothing, first + 1) != std::string::npos);
+    expect_nothing_left(got.report);
   }
 }
 
