@@ -12,7 +12,10 @@ namespace tidepool::runtime {
 
 HandlePool::~HandlePool() {
   for (const auto& handles : spare_) {
-    for (const PhysicalHandle handle : handles) (void)device_.destroy(handle);
+    for (const PhysicalHandle handle : handles) {
+      for (int more = 3; !device_.destroy(handle).ok() && more > 0; --more) {
+      }
+    }
   }
 }
 

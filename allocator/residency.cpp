@@ -26,7 +26,13 @@ Residency::Residency(Device& device, Arena& arena, HandlePool& pool, HostArena& 
 
 Residency::~Residency() {
   finish_all_evictions();
-  for (BlockId id = 1; id < arena_.end_id(); ++id) (void)unmap_extents(id);
+  // What stays mapped now is lost to a program that goes on after a reset.
+  constexpr int kRounds = 4;
+  bool is_left = true;
+  for (int round = 0; is_left && round < kRounds; ++round) {
+    is_left = false;
+    for (BlockId id = 1; id < arena_.end_id(); ++id) is_left |= !unmap_extents(id).ok();
+  }
 }
 
 Status Residency::open() noexcept {

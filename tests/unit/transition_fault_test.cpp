@@ -286,6 +286,18 @@ TEST_CASE("transition: two failed driver calls are survived as one is, and two i
   }
 }
 
+// The program may live on, after a reset of its device.
+TEST_CASE("transition: calls that fail three times at the end leave no memory behind") {
+  for (const char* call : {"unmap", "destroy"}) {
+    INFO(call);
+    Program program(Program::Config{});
+    const DevicePtr block = program.allocate(MiB(4));
+    REQUIRE(program.touch({block}, 0).ok());
+    const std::string plan = std::string(call) + " count=3 return=999";
+    REQUIRE(program.device().faults().add_text(plan).empty());
+  }
+}
+
 TEST_CASE("transition: memory that one call always fails for keeps no other from moving, nor its own bytes") {
   for (const char* call : {"map", "unmap", "set_access", "copy_to_host", "copy_to_device", "hash_to_host"}) {
     for (std::size_t bad = 0; bad < kBlocks; bad += 3) {
