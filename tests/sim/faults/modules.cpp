@@ -66,6 +66,11 @@ void launches(const Device& device, unsigned round) {
   ++value;
   CALL(cuLaunchCooperativeKernel)
   (device.mark, 1u, 1u, 1u, kWords, 1u, 1u, 0u, device.stream, static_cast<void**>(params));
+  CUevent event = nullptr;
+  CALL(cuEventCreate)(&event, unsigned{CU_EVENT_DISABLE_TIMING});
+  CALL(cuEventRecord)(event, device.stream);
+  CALL(cuEventSynchronize)(event);
+  CALL(cuEventDestroy_v2)(event);
   device.expect(at, value);
 }
 
