@@ -33,7 +33,7 @@ Status Residency::acquire(Block& block) noexcept {
     }
     if (!device_error_.ok()) return device_error_;
     if (!pool_.lost().ok()) return pool_.lost();
-    if (!is_device_full) return refuse(block.span);
+    if (!is_device_full) return refuse_now(block.span);
     report_on<Msg::TP2010>(device_.number(), BytesText(block.span).c_str(), BytesText(pool_.limit()).c_str(),
                            BytesText(pool_.created()).c_str());
     return count_refusal();

@@ -119,12 +119,6 @@ void Residency::let_go(Block& block) noexcept {
   kept_bytes_.fetch_sub(block.span.count(), std::memory_order_relaxed);
 }
 
-Status Residency::refuse_to_keep(Bytes asked) noexcept {
-  report_on<Msg::TP2004>(device_.number(), BytesText(asked).c_str(), BytesText(kept()).c_str(),
-                         BytesText(pool_.limit()).c_str());
-  return count_refusal();
-}
-
 Bytes Residency::least() const noexcept {
   const std::lock_guard guard(kept_lock_);
   return kept() + promised_ + std::max(largest(), Bytes(largest_set_.load(std::memory_order_relaxed)));

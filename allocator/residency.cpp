@@ -161,12 +161,7 @@ Status Residency::bring_all(std::span<const BlockId> set, WorkName what) noexcep
     }
     in_the_way = kept() - staying;
   }
-  if (!fits(whole + in_the_way)) {
-    report_on<Msg::TP2001>(device_.number(), WorkName::Text(what).c_str(), BytesText(whole).c_str(),
-                           BytesText(pool_.limit()).c_str(), BytesText(in_the_way).c_str(),
-                           BytesText(whole + in_the_way).c_str());
-    return count_refusal();
-  }
+  if (!fits(whole + in_the_way)) return refuse_set(what, whole, in_the_way);
   if (const std::uint64_t moving = (whole - staying).count();
       moving > largest_set_.load(std::memory_order_relaxed)) {
     largest_set_.store(moving, std::memory_order_relaxed);
@@ -334,34 +329,8 @@ bool Residency::wait_for_incoming() noexcept {
   return true;
 }
 
-Status Residency::count_refusal() noexcept {
-  StatsPage& stats = StatsPage::instance();
-  stats.add(Metric::out_of_memory_total, 1);
-  emit<Ev::out_of_memory>(Bytes(stats.get(Metric::allocated_bytes)),
-                          Bytes(stats.get(Metric::device_capacity_bytes)));
-  return kOutOfMemory;
-}
-
-Status Residency::refuse(Bytes asked) noexcept {
-  const Bytes movable = pool_.limit() - kept();
-  if (asked > movable) {
-    report_on<Msg::TP2002>(device_.number(), BytesText(asked).c_str(), BytesText(movable).c_str());
-  } else if (host_.is_refused()) {
-    report_on<Msg::TP2009>(device_.number(), BytesText(asked).c_str(), BytesText(host_.pinned()).c_str());
-  } else {
-    report_on<Msg::TP2005>(device_.number(), BytesText(asked).c_str(), BytesText(pool_.limit()).c_str(),
-                           BytesText(host_.budget()).c_str());
-  }
-  return count_refusal();
-}
-
-Status Residency::refuse_addresses(Bytes asked) noexcept {
-  report_on<Msg::TP2011>(device_.number(), BytesText(asked).c_str(), BytesText(arena_.size()).c_str());
-  return count_refusal();
-}
-
 bool Residency::fits(Bytes needed) noexcept {
-  return needed <= pool_.limit() || (grow_ != nullptr && grow_(grow_self_, needed));
+  return needed <= pool_.limit() || (grow_ != nullptr && grow_(keeper_, needed));
 }
 
 void Residency::publish_stats() noexcept {

@@ -148,7 +148,7 @@ class Residency {
   /// Bytes of kept blocks.
   [[nodiscard]] Bytes kept() const noexcept { return Bytes(kept_bytes_.load(std::memory_order_relaxed)); }
   /// Says why an allocation of so much is refused, and counts it: kOutOfMemory. Each that is refused goes
-  /// through one of these once.
+  /// through one of these once. What is asked is not counted as allocated.
   Status refuse(Bytes asked) noexcept;
   Status refuse_to_keep(Bytes asked) noexcept;
   Status refuse_addresses(Bytes asked) noexcept;
@@ -162,10 +162,16 @@ class Residency {
   [[nodiscard]] Bytes least() const noexcept;
   /// May so much be held? Where it may not, whoever keeps the limit is asked to raise it.
   [[nodiscard]] bool fits(Bytes needed) noexcept;
-  /// Who is asked; `grow` runs in the slow path as well and must not come back here.
-  void on_need(bool (*grow)(void* self, Bytes limit), void* self) noexcept {
+  /// What only the limit's keeper knows.
+  struct Surroundings {
+    Bytes outside;    ///< of the budget, held by others than blocks
+    Bytes allocated;  ///< all that the program has here
+  };
+  /// Who is asked; both run in the slow path as well and must not come back here.
+  void on_need(bool (*grow)(void* self, Bytes limit), Surroundings (*look)(void* self), void* self) noexcept {
     grow_ = grow;
-    grow_self_ = self;
+    look_ = look;
+    keeper_ = self;
   }
   /// Everything is to stay on the device from now on: what is allocated after this must be kept, and what
   /// was allocated before by whoever calls it. Several threads may be at it.
@@ -202,6 +208,14 @@ class Residency {
   }
 
  private:
+  [[nodiscard]] Surroundings surroundings() const noexcept;
+  /// The --device-budget that leaves blocks so much.
+  [[nodiscard]] Bytes budget_for(Bytes limit) const noexcept;
+  /// What is asked would fit, if what is there could leave.
+  Status refuse_now(Bytes needed) noexcept;
+  /// A set of blocks does not fit on the device beside what is in its way.
+  Status refuse_set(WorkName what, Bytes whole, Bytes in_the_way) noexcept;
+
   static constexpr int kAttempts = 3;
   static constexpr int kMostFailures = 16;  // of one turn; then it is not the block but the device
   static constexpr std::uint64_t kRefusedLater = std::uint64_t{1} << 60;  // beyond all values of last_use
@@ -361,7 +375,8 @@ class Residency {
   Bytes promised_;                             // kept_lock_
   std::atomic<std::uint64_t> largest_set_{0};  // bytes of blocks that move, of one launch; by the owner
   bool (*grow_)(void* self, Bytes limit) = nullptr;
-  void* grow_self_ = nullptr;
+  Surroundings (*look_)(void* self) = nullptr;
+  void* keeper_ = nullptr;
   std::deque<Eviction> evictions_;    // turnstile
   std::deque<Incoming> incoming_;     // turnstile
   std::deque<Lost> lost_;             // turnstile

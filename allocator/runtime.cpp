@@ -24,7 +24,7 @@ DeviceResult<Runtime*> Runtime::create(Device& device, const Options& options, B
   const Bytes capacity = device_capacity_of(options, total);
   if (is_budget_too_small(options, total)) {
     report_on<Msg::TP1005>(device.number(), BytesText(options.device_budget.resolve(total)).c_str(),
-                           BytesText(total).c_str(), BytesText(kLeastDeviceBudget).c_str());
+                           BytesText(total).c_str(), BytesText(std::min(kLeastDeviceBudget, total)).c_str());
   }
   if (is_budget_too_large(options, total))
     report_on<Msg::TP1006>(device.number(), BytesText(options.device_budget.resolve(total)).c_str(),
@@ -67,6 +67,10 @@ Runtime::Runtime(Device& device, std::unique_ptr<Arena> arena, const Options& op
       capacity_(capacity.count()),
       most_(capacity.count()) {
   residency_.on_need([](void* self, Bytes limit) { return static_cast<Runtime*>(self)->grow_limit(limit); },
+                     [](void* self) {
+                       const Runtime& runtime = *static_cast<Runtime*>(self);
+                       return Residency::Surroundings{runtime.outside(), runtime.allocated()};
+                     },
                      this);
   if (options.check == CheckLevel::kUnmap) pool_.attend_always();
   // A thread's own default streams end with the thread.

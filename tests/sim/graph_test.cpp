@@ -102,4 +102,22 @@ TEST_CASE("graph: what its nodes name must fit") {
   CHECK(got.outcome.err.find("out of memory") != std::string::npos);
 }
 
+TEST_CASE("graph: a capture that does not fit is refused with a budget that is enough at once") {
+  const auto with_budget = [](const char* budget) {
+    return run_on_device({}, {"--device-budget", budget}, {built("tests/graph_job"), "1", "captures"});
+  };
+  const DeviceRun refused = with_budget("16MiB");
+  INFO(refused.outcome.err);
+  CHECK(refused.outcome.code() == 1);
+  CHECK(refused.outcome.err.find(
+            "unsigned long long), while a CUDA graph is captured, needs 8.0 MiB beside 12.0 MiB that "
+            "stay, but the device may hold 16.0 MiB. The call fails with out of memory. Raise "
+            "--device-budget: to 20.0 MiB for this launch, to 32.0 MiB for any graph of what the program "
+            "has.\n") != std::string::npos);
+  CHECK(refused.outcome.err.find("TP2104", refused.outcome.err.find("TP2104") + 1) == std::string::npos);
+  const DeviceRun enough = with_budget("32MiB");
+  INFO(enough.outcome.err);
+  CHECK(enough.outcome.code() == 0);
+}
+
 }  // namespace tidepool::test

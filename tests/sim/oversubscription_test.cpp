@@ -229,4 +229,34 @@ TEST_CASE("oversubscription: other budgets and schedules, with every invariant c
   }
 }
 
+TEST_CASE("oversubscription: what is refused names budgets that are enough for it") {
+  const auto train = [](const std::string& program, std::vector<std::string> limits,
+                        std::vector<std::string> words) {
+    limits.insert(limits.begin(), {built("bin/simgpu"), "--", built("bin/tidepool"), "run"});
+    limits.insert(limits.end(), {"--", built("bin/" + program)});
+    limits.insert(limits.end(), words.begin(), words.end());
+    return run({limits, "", {}, false, false}).err;
+  };
+  CHECK(train("train_cnn", {"--device-budget", "30MiB"}, {"--batch", "400", "--steps", "1"})
+            .find("E TP2002 out of memory: 30.0 MiB asked at once, the device may hold 30.0 MiB, of which "
+                  "2.0 MiB stay for "
+                  "other memory. The call fails with out of memory. Raise --device-budget to 32.0 MiB or "
+                  "more.\n") != std::string::npos);
+  // 30 MiB and 4 more, 24 of them on the device; twice 4 for the exchange.
+  CHECK(train("train_mlp", {"--device-budget", "24MiB", "--host-budget", "16MiB"}, {"--steps", "1"})
+            .find("E TP2005 out of memory: 4.0 MiB asked, 34.0 MiB with what there is. The device may hold "
+                  "24.0 MiB, host "
+                  "memory 16.0 MiB, of which 8.0 MiB are working space. The call fails with out of memory. "
+                  "Raise --host-budget "
+                  "to 18.0 MiB, or --device-budget to 26.0 MiB.\n") != std::string::npos);
+  CHECK(train("train_mlp", {"--device-budget", "24MiB", "--host-budget", "18MiB"}, {"--steps", "1"})
+            .find("4.0 MiB asked, 38.0 MiB with what there is") != std::string::npos);
+  CHECK(train("train_mlp", {"--device-budget", "26MiB", "--host-budget", "16MiB"}, {"--steps", "1"})
+            .find("4.0 MiB asked, 38.0 MiB with what there is") != std::string::npos);
+  const std::string small = train("train_cnn", {"--device-budget", "16MiB"}, {"--steps", "1"});
+  CHECK(small.find("E TP2004 out of memory: 1.0 MiB asked that would stay on the device, which may hold 16.0 "
+                   "MiB: 2.0 MiB "
+                   "stay already, and ") != std::string::npos);
+}
+
 }  // namespace tidepool::test

@@ -206,7 +206,7 @@ TEST_CASE("residency: host memory used up is out of memory at the allocation, no
 TEST_CASE("residency: every request that is refused is said and counted once") {
   const auto said = [] {
     return times_reported(Msg::TP2001) + times_reported(Msg::TP2002) + times_reported(Msg::TP2004) +
-           times_reported(Msg::TP2005);
+           times_reported(Msg::TP2005) + times_reported(Msg::TP2012);
   };
   const auto counted = [] { return StatsPage::instance().get(Metric::out_of_memory_total); };
   const auto refused_once = [&](auto&& ask) {
