@@ -5,6 +5,8 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include <cstring>
+
 #include "allocator/epoch.h"
 #include "allocator/recorder.h"
 #include "allocator/support/event_ring.h"
@@ -63,7 +65,7 @@ void after_fork_in_child() noexcept {
   if (is_active && (any_managed() || has_observed())) {
     g_mode.store(Mode::kPassthrough);
   } else if (is_active) {
-    EventRing::instance().open(g_options.run_dir.c_str(), g_options.log);
+    (void)EventRing::instance().open(g_options.run_dir.c_str(), g_options.log);
   }
 }
 
@@ -90,7 +92,9 @@ void start() noexcept {
 // Only a process that uses CUDA says what is wrong with the options: most that are started with the library
 // (shells, compilers, helpers) do not.
 void decide() noexcept {
-  EventRing::instance().open(g_options.run_dir.c_str(), g_options.log);
+  if (const int problem = EventRing::instance().open(g_options.run_dir.c_str(), g_options.log)) {
+    report<Msg::TP4005>(g_options.run_dir.c_str(), ::strerrordesc_np(problem));
+  }
   for (const OptionIssue& issue : g_issues.kept()) {
     if (issue.is_unknown && g_options.strict) {
       report<Msg::TP1003>(static_cast<const char*>(issue.text),

@@ -89,14 +89,15 @@ EventRing& EventRing::instance() noexcept {
   return g_ring;
 }
 
-void EventRing::open(const char* run_dir, const LogLevels& levels) noexcept {
+int EventRing::open(const char* run_dir, const LogLevels& levels) noexcept {
   const bool is_off = std::all_of(std::begin(levels.of), std::end(levels.of),
                                   [](EventLevel l) { return l == EventLevel::kOff; });
-  if (is_open() || is_off || run_dir == nullptr || run_dir[0] == '\0') return;
+  if (is_open() || is_off || run_dir == nullptr || run_dir[0] == '\0') return 0;
   const int saved_errno = errno;
   const int fd = create_run_file(run_dir, "events", sizeof(EventRingLayout));
   void* const got =
       fd < 0 ? MAP_FAILED : mmap(nullptr, sizeof(EventRingLayout), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  const int problem = got == MAP_FAILED ? errno : 0;
   if (got != MAP_FAILED) {
     auto* const ring = static_cast<EventRingLayout*>(got);
     fill_header(*ring);
@@ -107,6 +108,7 @@ void EventRing::open(const char* run_dir, const LogLevels& levels) noexcept {
   }
   if (fd >= 0) close(fd);
   errno = saved_errno;
+  return problem;
 }
 
 void EventRing::reset_after_fork() noexcept {

@@ -68,8 +68,9 @@ class EventRing {
   static EventRing& instance() noexcept;
 
   /// Makes the ring and turns the levels on. Does nothing without a run folder, with all levels off, where
-  /// the file cannot be made, or when it is open already. Call it where a process first uses CUDA.
-  void open(const char* run_dir, const LogLevels& levels) noexcept;
+  /// the file cannot be made, or when it is open already. Call it where a process first uses CUDA. Returns 0,
+  /// or why the file cannot be made, as errno has it.
+  int open(const char* run_dir, const LogLevels& levels) noexcept;
   /// In the child after fork(): the ring is the parent's. Nothing is recorded until open() is called again.
   /// Async-signal-safe.
   void reset_after_fork() noexcept;

@@ -18,9 +18,12 @@ constexpr unsigned kMostFilesPerPid = 1000;
 
 bool take_room(int fd, std::size_t bytes) noexcept {
   rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes)
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes) {
+    errno = EFBIG;
     return false;
-  return posix_fallocate(fd, 0, static_cast<off_t>(bytes)) == 0;
+  }
+  errno = posix_fallocate(fd, 0, static_cast<off_t>(bytes));
+  return errno == 0;
 }
 
 struct RunFilePath {
@@ -40,8 +43,10 @@ int create_run_file(const char* run_dir, const char* stem, std::size_t bytes) no
     const int fd = open(path.text, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd >= 0) {
       if (take_room(fd, bytes)) return fd;
+      const int problem = errno;
       unlink(path.text);
       close(fd);
+      errno = problem;
       return -1;
     }
     if (errno != EEXIST) return -1;

@@ -5,6 +5,7 @@
 
 #include "tests/process/child_process.h"
 #include "tools/tidepool/command_table.h"
+#include "tools/tidepool/event_json.h"
 #include "tools/tidepool/json_text.h"
 #include "tools/tidepool/path_template.h"
 #include "tools/tidepool/progress.h"
@@ -89,6 +90,18 @@ TEST_CASE("progress: sums over processes, and never wider than the terminal") {
     CHECK(whole.starts_with(part));
     CHECK((part.empty() || part == whole || whole[part.size()] == ','));
   }
+}
+
+TEST_CASE("log header: the version of the driver's kernel module, however it is told") {
+  CHECK(
+      kernel_driver_of(
+          "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023\nGCC") ==
+      "535.129.03");
+  CHECK(kernel_driver_of(
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (x@y)\n") ==
+        "580.159.04");
+  CHECK(kernel_driver_of("NVRM version: NVIDIA UNIX Kernel Module\nGCC version: 12.2\n").empty());
+  CHECK(kernel_driver_of("").empty());
 }
 
 TEST_CASE("text: lines are broken between words and indented") {

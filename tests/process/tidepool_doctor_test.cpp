@@ -1,6 +1,7 @@
 // doctor and report: what they find, each with its exact line.
 #include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -261,6 +262,22 @@ TEST_CASE("report: what is no run is refused") {
   refused(call("report", {"/no/such"}), "/no/such is no folder");
   refused(call("report", {folder.path()}),
           folder.path() + " holds nothing of a run: no stats.PID of this version");
+  refused(call("report", {"--json", folder.path()}),
+          folder.path() + " holds nothing of a run: no stats.PID of this version");
+  // Of another user: root reads everything, so it becomes one.
+  const auto as_nobody = [](const std::string& path) {
+    std::vector<std::string> words = {kTidepool, "report", path};
+    if (getuid() == 0) words.insert(words.begin(), {"/usr/bin/setpriv", "--reuid=65534", "--clear-groups"});
+    return run({words, "", {}, false, false});
+  };
+  write_file(folder / "stats.1", "", 0000);
+  REQUIRE(chmod(folder.path().c_str(), 0755) == 0);
+  refused(as_nobody(folder.path()),
+          (folder / "stats.1") + " cannot be read: Permission denied. A run's folder is its user's alone");
+  REQUIRE(chmod(folder.path().c_str(), 0000) == 0);
+  refused(as_nobody(folder.path()),
+          folder.path() + " cannot be read: Permission denied. A run's folder is its user's alone");
+  REQUIRE(chmod(folder.path().c_str(), 0755) == 0);
   refused(call("report", {"a", "b"}), "there is one argument too many: 'b'");
 }
 

@@ -332,5 +332,23 @@ TEST_CASE("log: where no log is written rings go with their processes, or give t
   }
 }
 
+TEST_CASE("log: stderr takes those of all processes, a line each; other descriptors are the program's") {
+  for (const char* name : {"stderr", "/dev/stderr"}) {
+    const Outcome got = run(job("1", {"--quiet", "--log-file", name, "sh", "-c", "echo out; exit 3"}));
+    CHECK(got.code() == 3);
+    CHECK(got.out == "out\n");
+    CHECK(got.err.find("{\"schema\":\"tidepool.log/1\",") == 0);
+    CHECK(std::count(got.err.begin(), got.err.end(), '\n') == 3);  // and a budget, and the end
+    CHECK(got.err.find("\"exit_code\":3,\"signal\":0,\"took_ns\":") != std::string::npos);
+  }
+  for (const char* name : {"-", "/dev/stdout", "/dev/fd/2", "/proc/self/fd/1"}) {
+    const Outcome got = run(job("1", {"--log-file", name, "true"}));
+    CHECK(got.code() == 125);
+    CHECK(got.err == std::string("tidepool: run: the log ") + name +
+                         " cannot be written: stdout and other descriptors are the program's. Name a "
+                         "file, or stderr\n");
+  }
+}
+
 }  // namespace
 }  // namespace tidepool::test

@@ -52,6 +52,9 @@ TEST_CASE("refusals: wrong options are found before the program starts") {
           "run: unknown option --budget (did you mean --device-budget?)");
   refused(call({"run", "-device-budget", "1GiB", "echo"}), 125,
           "run: unknown option -device-budget (did you mean --device-budget?)");
+  refused(call({"run", "--mode=a\nb\033[31m", "echo"}), 125,
+          "run: --mode=a?b?[31m is none of manage, observe, off");
+  refused(call({"run", "no\nsuch"}), 127, "run: there is no program 'no?such'");
   refused(call({"run", "--verbose=no", "echo"}), 125, "run: --verbose takes no value");
   refused(call({"./train"}), 125,
           "unknown command './train'; to run a program: tidepool run [options] -- PROGRAM");

@@ -76,6 +76,11 @@ TEST_CASE("config: a mistake is named with its line, and nothing starts") {
   };
   refused(with("\n\ndevice_budgt = \"1GiB\"\n"),
           "run: tidepool.toml:3: there is no option device_budgt (did you mean device_budget?)");
+  for (const char* key : {"DEVICE_BUDGET", "TIDEPOOL_DEVICE_BUDGET", "tidepool_device_budgt"}) {
+    refused(
+        with(std::string(key) + " = \"1GiB\"\n"),
+        std::string("run: tidepool.toml:1: there is no option ") + key + " (did you mean device_budget?)");
+  }
   refused(with("swimming = 1\n"), "run: tidepool.toml:1: there is no option swimming");
   refused(with("device_budget = \"1KiB\"\n"),
           "run: tidepool.toml:1: device_budget = 1KiB is out of range 16MiB..100%");

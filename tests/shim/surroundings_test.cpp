@@ -46,6 +46,23 @@ TEST_CASE("surroundings: without a driver the program runs, and one line says so
   CHECK(bare(kCallWithoutDriver, "", {{"TIDEPOOL_QUIET", "1"}}).err.empty());
 }
 
+TEST_CASE("surroundings: where events find no room one line says that nothing is logged", "[plain]") {
+  ScratchFolder folder;
+  std::vector<std::string> words = {"/bin/sh", "-c", "ulimit -f 512; exec \"$@\"", "sh"};
+  words.insert(words.end(), kCallWithoutDriver.begin(), kCallWithoutDriver.end());
+  const Outcome got = bare(words, "", {{"TIDEPOOL_RUN_DIR", folder.path()}});
+  CHECK(got.code() == 0);
+  CHECK(got.out == "True\n");
+  CHECK(matches(got.err.substr(got.err.find('\n') + 1),  // there is no driver either
+                "tidepool #.#s W TP4005 nothing of this process is logged: its events cannot be kept in " +
+                    folder.path() +
+                    ": File too large. The job goes on without. See that it can be written, or name another "
+                    "folder with "
+                    "--run-dir.\n"));
+  CHECK(bare(words, "", {{"TIDEPOOL_RUN_DIR", folder.path()}, {"TIDEPOOL_LOG", "off"}}).err.find("TP4005") ==
+        std::string::npos);
+}
+
 TEST_CASE("surroundings: a driver that lacks what is needed is named with what to do", "[plain]") {
   // It lacks nearly everything, and asks for a hook while it is loaded.
   const Outcome got = bare({"/bin/echo", "x"}, ":" + kOldDriver);

@@ -1,6 +1,7 @@
 #include "tools/tidepool/config_file.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -52,7 +53,12 @@ std::string take(ConfigFile& config, Options& scratch, const std::string& key, c
   const std::string name = printable(key);
   if (row == nullptr) {
     const auto rows = option_rows();
-    const OptionRow* const meant = nearest_item(key, rows, [](const OptionRow& r) { return r.name; });
+    // Some write a key as the variable is called.
+    std::string guess = key;
+    std::transform(guess.begin(), guess.end(), guess.begin(),
+                   [](unsigned char c) { return std::tolower(c); });
+    if (guess.starts_with("tidepool_")) guess.erase(0, std::string_view("tidepool_").size());
+    const OptionRow* const meant = nearest_item(guess, rows, [](const OptionRow& r) { return r.name; });
     return "there is no option " + name +
            (meant != nullptr ? std::string(" (did you mean ") + meant->name + "?)" : "");
   }

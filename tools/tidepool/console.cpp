@@ -33,6 +33,10 @@ void say(const char* format, ...) {
   std::string text(static_cast<std::size_t>(length < 0 ? 0 : length), '\0');
   std::vsnprintf(text.data(), text.size() + 1, format, again);
   va_end(again);
+  // Names and values are anybody's: none may begin a line of its own, or steer a terminal.
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
+  }
   const std::string line = "tidepool: " + text + "\n";
   // One call, so that the program's own lines do not come in between. What cannot be written is lost.
   [[maybe_unused]] const ssize_t written = write(g_console, line.data(), line.size());

@@ -2,10 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <fstream>
+#include <iterator>
 #include <string_view>
 
 #include "allocator/support/message.h"
@@ -69,6 +72,21 @@ std::string event_json(const EventSeen& event) {
   return line + "}";
 }
 
+std::string kernel_driver_of(std::string_view told) {
+  const std::string_view before = "Kernel Module";
+  std::size_t at = told.find(before);
+  if (at == told.npos) return "";
+  told.remove_prefix(at + before.size());
+  // "  580.159.04  Release Build", in open modules "for x86_64  580.159.04  Release Build".
+  while (!told.empty() && told.front() != '\n') {
+    const std::size_t end = std::min(told.find_first_of(" \n"), told.size());
+    const std::string_view word = told.substr(0, end);
+    if (!word.empty() && word.find_first_not_of("0123456789.") == word.npos) return std::string(word);
+    told.remove_prefix(std::min(told.size(), std::max<std::size_t>(end, 1)));
+  }
+  return "";
+}
+
 std::string log_header_json(const EventSource& source, const std::string& run, const std::string& options) {
   char host[HOST_NAME_MAX + 1] = {};
   gethostname(host, sizeof host - 1);
@@ -76,7 +94,12 @@ std::string log_header_json(const EventSource& source, const std::string& run, c
                      ",\"start\":" + json_quoted(utc(source.start_unix_ns)) +
                      ",\"host\":" + json_quoted(host) + ",\"pid\":" + std::to_string(source.pid);
   if (source.rank >= 0) line += ",\"rank\":" + std::to_string(source.rank);
-  line += ",\"version\":" + json_quoted(TP_VERSION) + ",\"argv\":[";
+  line += ",\"version\":" + json_quoted(TP_VERSION);
+  std::ifstream file("/proc/driver/nvidia/version");
+  const std::string told(std::istreambuf_iterator<char>(file), {});
+  const std::string driver = kernel_driver_of(told);
+  if (!driver.empty()) line += ",\"driver\":" + json_quoted(driver);
+  line += ",\"argv\":[";
   for (const std::string& word : source.arguments) {
     line += (&word == &source.arguments.front() ? "" : ",") + json_quoted(word);
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/rotating_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
 
 #include <algorithm>
 #include <exception>
@@ -69,6 +70,13 @@ struct LogWriter::Log {
 };
 
 void LogWriter::open(Log& log) {
+  if (is_stderr(name_)) {
+    log.logger.emplace("log", std::make_shared<spdlog::sinks::stderr_sink_st>());
+    log.logger->set_pattern("%v");
+    if (!log.is_begun) log.logger->info("{}", log.header.substr(0, log.header.size() - 1));
+    log.is_begun = true;
+    return;
+  }
   spdlog::file_event_handlers handlers;
   handlers.after_open = [&log](const spdlog::filename_t&, std::FILE* file) {
     // Again in each file that is begun anew, but not where the same log is opened once more.
@@ -83,6 +91,10 @@ void LogWriter::open(Log& log) {
   sink->set_pattern("%v");
   log.logger.emplace("log", std::move(sink));
   log.logger->set_error_handler([this](const std::string& problem) { note_problem(problem); });
+}
+
+bool LogWriter::is_stderr(std::string_view name) {
+  return name == "stderr" || name == "/dev/stderr";
 }
 
 LogWriter::LogWriter(std::string name, Bytes most, std::string folder, std::string run_id)

@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "allocator/support/units.h"
 #include "tools/tidepool/event_reader.h"
@@ -29,6 +30,8 @@ class LogWriter {
   Nanos drain();
   /// The program has ended: writes the rest, and how it ended into the log of `pid`, if that has one.
   void finish(std::int64_t pid, const Ending& ending, Nanos took);
+  /// Is this the name of the command's own stderr? Then the logs of all processes go there, line by line.
+  static bool is_stderr(std::string_view name);
   /// What kept a log from being written, once; empty: nothing did.
   [[nodiscard]] const std::string& problem() const { return problem_; }
 

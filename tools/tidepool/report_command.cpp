@@ -1,5 +1,9 @@
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <map>
@@ -185,6 +189,19 @@ void print_json(const std::string& folder, const std::vector<ProcessStats>& proc
   std::puts((text + "]}").c_str());
 }
 
+/// Why there are no numbers in the folder.
+std::string why_nothing(const std::string& folder) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string path = entry->path().string();
+    if (entry->path().filename().string().starts_with("stats.") && access(path.c_str(), R_OK) != 0)
+      return path + " cannot be read: " + std::strerror(errno) + ". A run's folder is its user's alone";
+  }
+  if (error) return folder + " cannot be read: " + error.message() + ". A run's folder is its user's alone";
+  return folder + " holds nothing of a run: no stats.PID of this version";
+}
+
 }  // namespace
 
 int report_command(std::span<char*> words) {
@@ -204,12 +221,12 @@ int report_command(std::span<char*> words) {
   std::vector<ProcessStats> processes = read_stats_pages(folder, "", &other_version);
   if (!other_version.empty()) say("warning: %s", other_version.c_str());
   const std::size_t all = processes.size();
-  std::erase_if(processes, [](const ProcessStats& p) { return !p.used_cuda(); });
-  if (got.has("--json")) return print_json(folder, processes), 0;
   if (all == 0) {
-    say("report: %s holds nothing of a run: no stats.PID of this version", folder.c_str());
+    say("report: %s", why_nothing(folder).c_str());
     return kExitRefused;
   }
+  std::erase_if(processes, [](const ProcessStats& p) { return !p.used_cuda(); });
+  if (got.has("--json")) return print_json(folder, processes), 0;
   std::printf("%s: %zu of %zu processes asked for device memory\n", folder.c_str(), processes.size(), all);
   std::map<std::int64_t, Recorded> rings = read_rings(folder);
   const std::vector<TraceReport> traces = read_traces(folder);

@@ -71,7 +71,8 @@ bool names_a_budget(const RunPlan& plan) {
 /// A log is written where it will be found: not below a folder that goes with the run.
 bool wants_log(const RunPlan& plan) {
   const std::string_view name = plan.options->log_file.c_str();
-  return !name.empty() && (!plan.run_dir.empty() || name.find("%R") == name.npos);
+  return !name.empty() &&
+         (LogWriter::is_stderr(name) || !plan.run_dir.empty() || name.find("%R") == name.npos);
 }
 
 }  // namespace

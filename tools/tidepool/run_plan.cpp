@@ -15,6 +15,7 @@
 #include "tools/tidepool/console.h"
 #include "tools/tidepool/elf_file.h"
 #include "tools/tidepool/library_path.h"
+#include "tools/tidepool/log_writer.h"
 #include "tools/tidepool/path_template.h"
 #include "tools/tidepool/preload_list.h"
 #include "tools/tidepool/program_check.h"
@@ -63,6 +64,11 @@ std::optional<ProgramCheck> prepare_preload(const std::string& program) {
 /// Why no log can be written under this name, as far as it can be told before anything is filled in. A folder
 /// that is not there is a slip of the pen, and would be made; one below %p and its like is made on purpose.
 std::string log_problem(const std::string& name) {
+  if (LogWriter::is_stderr(name)) return "";
+  // Opened by name it would be written from its start, over what the program has written.
+  if (name == "-" || name == "/dev/stdout" || name.starts_with("/dev/fd/") ||
+      name.starts_with("/proc/self/fd/"))
+    return "stdout and other descriptors are the program's. Name a file, or stderr";
   const std::string fixed = name.substr(0, name.find('%'));
   const std::size_t slash = fixed.rfind('/');
   const std::string folder = slash == fixed.npos ? "." : fixed.substr(0, std::max<std::size_t>(slash, 1));
