@@ -179,6 +179,16 @@ struct alignas(64) Block {
 
   /// Forgets all uses. Only while the block is idle and nobody launches on it.
   void forget_uses() noexcept;
+  /// The one use that remains of what came before: the end of the block's last life, or its copy in. It takes
+  /// the last place, since launches take what they find in the first for their own (Runtime::launch).
+  void set_only_use(Use use) noexcept {
+    forget_uses();
+    uses.back().store(use.raw(), std::memory_order_release);
+  }
+  /// What set_only_use() has left.
+  [[nodiscard]] Use left_use() const noexcept {
+    return Use::from_raw(uses.back().load(std::memory_order_acquire));
+  }
   [[nodiscard]] Bytes backed() const noexcept;
   /// All memory that it has can be read and written at its address.
   [[nodiscard]] bool is_open() const noexcept;

@@ -71,8 +71,7 @@ bool Residency::move_to_freed(Block& block, StateWord word, Use last) noexcept {
     block.host.clear();
   }
   block.life.fetch_add(1, std::memory_order_relaxed);
-  block.forget_uses();
-  block.uses[0].store(last.raw(), std::memory_order_release);
+  block.set_only_use(last);
   return true;
 }
 

@@ -25,7 +25,7 @@ void StreamTable::remove_peer(unsigned number) noexcept {
     if (stream == nullptr || stream->device_ != device) continue;
     const std::lock_guard one(stream->lock_);
     while (!stream->marks_.empty()) stream->marks_.pop_front();
-    stream->completed_.store(stream->enqueued_.load(std::memory_order_acquire), std::memory_order_release);
+    stream->completed_.store(stream->cover(), std::memory_order_release);
     stream->key_.store(0, std::memory_order_release);
     stream->device_ = &device_;
     for (auto& slot : slots_) {
@@ -33,6 +33,35 @@ void StreamTable::remove_peer(unsigned number) noexcept {
         slot.store(kTombstone, std::memory_order_release);
     }
   }
+}
+
+// Events of the device itself serve again; a peer's go, since its context may go with them.
+void StreamTable::give_event(Stream& stream, EventHandle event) noexcept {
+  if (is_peers(stream)) {
+    (void)stream.device_->destroy_event(event);
+    return;
+  }
+  if (stream.spare_events_.size() < MarkRing::kRoom) return stream.spare_events_.push_back(event);
+  const std::lock_guard events(events_lock_);
+  spare_events_.push_back(event);
+}
+
+// A stream's own first: threads in different streams then share no lock.
+DeviceResult<EventHandle> StreamTable::take_event(Stream& stream) noexcept {
+  if (!is_peers(stream)) {
+    if (!stream.spare_events_.empty()) {
+      const EventHandle event = stream.spare_events_.back();
+      stream.spare_events_.pop_back();
+      return event;
+    }
+    const std::lock_guard events(events_lock_);
+    if (!spare_events_.empty()) {
+      const EventHandle event = spare_events_.back();
+      spare_events_.pop_back();
+      return event;
+    }
+  }
+  return stream.device_->create_event();
 }
 
 Status StreamTable::synchronize() noexcept {

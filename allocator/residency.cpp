@@ -283,8 +283,7 @@ Status Residency::copy_in(BlockId id, Block& block) noexcept {
     return copied.error();
   }
   Recorder::move(arena_.recorded(id), plan::MoveKind::kIn, block.requested());
-  block.forget_uses();
-  block.uses[0].store(copied->raw(), std::memory_order_release);
+  block.set_only_use(*copied);
   block.incoming.store(copied->raw(), std::memory_order_release);
   // The list first, then the state: once it is published the block may be freed at any time, and then the
   // list must hold the word that it had.

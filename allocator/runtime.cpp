@@ -279,14 +279,6 @@ Allocation Runtime::describe(DevicePtr at) noexcept {
   return {block.base, block.requested(), block.tag.load(std::memory_order_relaxed)};
 }
 
-bool Runtime::all_usable(std::span<const BlockId> set) const noexcept {
-  const Block* const blocks = arena_->blocks();
-  for (const BlockId id : set) {
-    if (!is_usable(blocks[id].load().state())) return false;
-  }
-  return true;
-}
-
 Use Runtime::note_uses(std::span<const BlockId> set, Stream* stream) noexcept {
   if (set.empty()) return {};
   const std::uint64_t now = StatsPage::instance().count(Metric::launches_total);

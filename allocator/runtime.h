@@ -17,6 +17,7 @@
 #include "allocator/support/budget_control.h"
 #include "allocator/support/no_cancel.h"
 #include "allocator/support/options.h"
+#include "allocator/support/stats_page.h"
 
 namespace tidepool::runtime {
 
@@ -99,7 +100,16 @@ class Runtime {
   /// of `set` on the device and none of them evictable before its tickets are stored. Returns what `enqueue`
   /// returned, or the code with which the set could not be made resident.
   template <class Enqueue>
-  int launch(std::span<const BlockId> set, StreamHandle stream, WorkName what, Enqueue&& enqueue) noexcept;
+  int launch(std::span<const BlockId> set, StreamHandle stream, WorkName what, Enqueue&& enqueue) noexcept {
+    if (set.empty()) return enqueue();
+    const auto block = [&] { return call_blocking(set, stream, what, enqueue); };
+    return launch_or(set, EpochRegistry::bits_of(set), stream, enqueue, block);
+  }
+  /// Its first half, for some blocks, whose bits are known (EpochRegistry::bits_of): where not all of them
+  /// can be used as they are, returns what `otherwise()` does.
+  template <class Enqueue, class Otherwise>
+  int launch_or(std::span<const BlockId> set, std::uint64_t bits, StreamHandle stream, Enqueue&& enqueue,
+                Otherwise&& otherwise) noexcept;
   /// The same for calls that wait for the device themselves (synchronous copies).
   template <class Call>
   int call_blocking(std::span<const BlockId> set, StreamHandle stream, WorkName what, Call&& call) noexcept;
@@ -184,7 +194,13 @@ class Runtime {
   bool grow_limit(Bytes limit) noexcept;
   void shrink_to_budget(BudgetOutcome& outcome) noexcept;
   void apply_limit() noexcept;  // limits_lock_ held
-  bool all_usable(std::span<const BlockId> set) const noexcept;
+  /// What a launch finds of its blocks, inside the epoch.
+  enum class Look : std::uint8_t {
+    kAway,   ///< one is not usable as it is
+    kNew,    ///< all are; this use of them is to be noted
+    kNoted,  ///< and each has a use that stands for this one as well (Stream::uncovered)
+  };
+  Look look_at(std::span<const BlockId> set, Stream::Uncovered uncovered) noexcept;
   Use note_uses(std::span<const BlockId> set, Stream* stream) noexcept;
   void note_other_use(Block& block, Use use) noexcept;
   bool reserve(Bytes span) noexcept;
@@ -227,21 +243,44 @@ class Runtime {
 };
 
 // Inlined into the hook, whose arguments then stay where they are instead of being gathered for a closure.
-template <class Enqueue>
-[[gnu::always_inline]] inline int Runtime::launch(std::span<const BlockId> set, StreamHandle handle,
-                                                  WorkName what, Enqueue&& enqueue) noexcept {
-  Stream* stream = streams_.find(handle);
-  if (EpochRegistry::Slot* slot = epochs_.mine(); slot != nullptr) [[likely]] {
-    std::uint64_t touching = 0;
-    for (const BlockId id : set) touching |= EpochRegistry::bit_of(id);
-    EpochGuard epoch(slot, touching);
-    if (all_usable(set) && !must_look()) [[likely]] {
+template <class Enqueue, class Otherwise>
+[[gnu::always_inline]] inline int Runtime::launch_or(std::span<const BlockId> set, std::uint64_t bits,
+                                                     StreamHandle handle, Enqueue&& enqueue,
+                                                     Otherwise&& otherwise) noexcept {
+  Stream* const stream = streams_.find(handle);
+  EpochRegistry::Slot* const slot = epochs_.mine();
+  if (slot != nullptr && stream != nullptr) [[likely]] {
+    EpochGuard epoch(slot, bits);
+    const Stream::Uncovered uncovered = stream->uncovered();
+    const Look look = look_at(set, uncovered);
+    if (look != Look::kAway && !must_look()) [[likely]] {
       const int code = enqueue();
-      note_uses(set, stream);
+      if (look == Look::kNoted && stream->are_still(uncovered)) [[likely]] {
+        StatsPage::instance().add(Metric::launches_total, 1);
+        streams_.mark_sometimes(*stream, Bytes());
+      } else {
+        note_uses(set, stream);
+      }
       return code;
     }
   }
-  return call_blocking(set, handle, what, enqueue);
+  return otherwise();
+}
+
+[[gnu::always_inline]] inline Runtime::Look Runtime::look_at(std::span<const BlockId> set,
+                                                             Stream::Uncovered uncovered) noexcept {
+  Block* const blocks = arena_->blocks();
+  const std::uint64_t now = StatsPage::instance().get(Metric::launches_total) + 1;
+  Look look = Look::kNoted;
+  for (const BlockId id : set) {
+    Block& block = blocks[id];
+    if (!is_usable(block.load().state())) [[unlikely]]
+      return Look::kAway;
+    if (!uncovered.has(block.uses[0].load(std::memory_order_relaxed))) [[unlikely]]
+      look = Look::kNew;
+    block.last_use.store(now, std::memory_order_relaxed);
+  }
+  return look;
 }
 
 template <class Call>

@@ -171,7 +171,7 @@ DeviceResult<DevicePtr> SlabHeap::take_new(Domain& domain, Wanted wanted, Reside
   if (!id.ok()) {
     status = residency_.refuse_addresses(Arena::kChunk);
   } else {
-    pending = Use::from_raw(arena_.block(*id).uses[0].load(std::memory_order_acquire));
+    pending = arena_.block(*id).left_use();
     status = residency_.keep({&*id, 1}, "small allocations", &room);
     if (!status.ok()) (void)residency_.free(*id, pending);
   }

@@ -30,10 +30,12 @@ std::uint64_t StreamTable::key_of(StreamHandle handle) noexcept {
   return (std::uint64_t{1} << 63) | of_peer | thread_tag();
 }
 
-Stream* StreamTable::find(StreamHandle handle) noexcept {
+Stream* StreamTable::look_up(StreamHandle handle) noexcept {
   const std::uint64_t key = key_of(handle);
-  if (Stream* stream = find_key(key)) return stream;
-  return add(handle, key);
+  Stream* stream = find_key(key);
+  if (stream == nullptr) stream = add(handle, key);
+  if (stream != nullptr) t_found = {id_, stream};
+  return stream;
 }
 
 Stream* StreamTable::find_key(std::uint64_t key) noexcept {
@@ -57,6 +59,8 @@ Stream* StreamTable::unused_entry() noexcept {
   auto* stream = new (std::nothrow) Stream;
   if (stream == nullptr) return nullptr;
   stream->index_ = static_cast<std::uint16_t>(entries_.size());
+  stream->uncovered_.store(Use(stream->index_, 1).raw(), std::memory_order_relaxed);
+  stream->end_ = Use(stream->index_, 0).raw() + Use(1, 0).raw();
   by_index_[stream->index_].store(stream, std::memory_order_release);
   entries_.push_back(stream);
   known_.store(entries_.size() - 1, std::memory_order_relaxed);

@@ -12,6 +12,8 @@ namespace {
 constexpr Nanos kWatchdog = seconds(10);
 constexpr Nanos kBriefly{200'000};
 
+std::atomic<std::uint64_t> g_tables{0};
+
 void pause_between_queries(int round) noexcept {
   if (round < 64) {
     ::sched_yield();
@@ -37,7 +39,11 @@ std::unique_lock<std::mutex> lock_briefly(std::mutex& lock) noexcept {
 
 std::atomic<bool> blocking_streams_exist{false};
 
-StreamTable::StreamTable(Device& device) noexcept : device_(device) {
+constinit thread_local StreamTable::Found StreamTable::t_found
+    __attribute__((tls_model("initial-exec"))) = {};
+
+StreamTable::StreamTable(Device& device) noexcept
+    : device_(device), id_(g_tables.fetch_add(1, std::memory_order_relaxed) + 1) {
   entries_.push_back(nullptr);
 }
 
@@ -45,6 +51,7 @@ StreamTable::~StreamTable() {
   for (Stream* stream : entries_) {
     if (stream == nullptr) continue;
     drop_marks(*stream);
+    for (const EventHandle event : stream->spare_events_) (void)device_.destroy_event(event);
     delete stream;
   }
   for (const EventHandle event : spare_events_) (void)device_.destroy_event(event);
@@ -59,7 +66,7 @@ void StreamTable::mark_now(Stream& stream, bool must) noexcept {
   } else if (!guard.try_lock()) {
     return;
   }
-  stream.unmarked_bytes_.store(0, std::memory_order_relaxed);
+  stream.unmarked_.store(0, std::memory_order_relaxed);
   (void)mark_locked(stream);
 }
 
@@ -114,7 +121,7 @@ Status StreamTable::wait_all() noexcept {
 }
 
 Status StreamTable::pass_all_locked(Stream& stream) noexcept {
-  const std::uint64_t drawn = stream.enqueued_.load(std::memory_order_acquire);
+  const std::uint64_t drawn = stream.cover();
   if (const Status status = synchronize(*stream.device_); !status.ok()) return status;
   std::uint64_t seen = stream.completed_.load(std::memory_order_relaxed);
   while (seen < drawn && !stream.completed_.compare_exchange_weak(seen, drawn, std::memory_order_acq_rel)) {
@@ -124,7 +131,7 @@ Status StreamTable::pass_all_locked(Stream& stream) noexcept {
 
 Status StreamTable::mark_locked(Stream& stream) noexcept {
   // Read first, record second: the event covers at least what was drawn by now.
-  const std::uint64_t covered = stream.enqueued_.load(std::memory_order_acquire);
+  const std::uint64_t covered = stream.cover();
   if (covered <= stream.completed_.load(std::memory_order_relaxed)) return kOk;
   if (!stream.marks_.empty() && stream.marks_.back().ticket >= covered) return kOk;
   if (!can_record(stream)) return kOk;
@@ -137,10 +144,10 @@ Status StreamTable::mark_locked(Stream& stream) noexcept {
     if (status.ok()) stream.marks_.back().ticket = covered;
     return status;
   }
-  const DeviceResult<EventHandle> event = take_event(*stream.device_);
+  const DeviceResult<EventHandle> event = take_event(stream);
   if (!event.ok()) return event.error();
   if (const Status status = stream.device_->record(*event, stream.handle_); !status.ok()) {
-    give_event(*stream.device_, *event);
+    give_event(stream, *event);
     return status;
   }
   stream.marks_.push_back({covered, *event});
@@ -171,37 +178,15 @@ Status StreamTable::poll_locked(Stream& stream, std::uint64_t enough) noexcept {
       stream.completed_.store(oldest.ticket, std::memory_order_release);
     }
     stream.marks_.pop_front();
-    give_event(*stream.device_, oldest.event);
+    give_event(stream, oldest.event);
   }
   return kOk;
-}
-
-// Events of the device itself serve again; a peer's go, since its context may go with them.
-void StreamTable::give_event(Device& device, EventHandle event) noexcept {
-  if (&device != &device_) {
-    (void)device.destroy_event(event);
-    return;
-  }
-  const std::lock_guard events(events_lock_);
-  spare_events_.push_back(event);
 }
 
 void StreamTable::drop_marks(Stream& stream) noexcept {
   for (; !stream.marks_.empty(); stream.marks_.pop_front()) {
     (void)stream.device_->destroy_event(stream.marks_.front().event);
   }
-}
-
-DeviceResult<EventHandle> StreamTable::take_event(Device& device) noexcept {
-  if (&device == &device_) {
-    const std::lock_guard events(events_lock_);
-    if (!spare_events_.empty()) {
-      const EventHandle event = spare_events_.back();
-      spare_events_.pop_back();
-      return event;
-    }
-  }
-  return device.create_event();
 }
 
 bool StreamTable::passed(Use use) noexcept {

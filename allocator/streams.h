@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -86,8 +87,36 @@ class Stream {
   /// A ticket for what the caller has just enqueued. Hook-safe, lock-free.
   Use draw() noexcept { return Use(index_, enqueued_.fetch_add(1, std::memory_order_acq_rel) + 1); }
 
+  /// Uses of this stream that nothing covers yet: whatever comes to cover one of them covers all that the
+  /// stream has been given by then. So where a block has one, a later launch need not leave another, if they
+  /// are still uncovered once it is enqueued.
+  class Uncovered {
+   public:
+    [[nodiscard]] bool has(std::uint64_t use) const noexcept { return use - first_ < count_; }
+
+   private:
+    friend class Stream;
+    Uncovered(std::uint64_t first, std::uint64_t end) noexcept : first_(first), count_(end - first) {}
+    std::uint64_t first_, count_;
+  };
+  [[nodiscard]] Uncovered uncovered() const noexcept {
+    return {uncovered_.load(std::memory_order_acquire), end_};
+  }
+  /// They still are. To be asked after the enqueue.
+  [[nodiscard]] bool are_still(const Uncovered& uses) const noexcept {
+    return uncovered_.load(std::memory_order_acquire) == uses.first_;
+  }
+
  private:
   friend class StreamTable;
+
+  /// What a mark, or a wait for the device, will cover. With the lock, before the driver is asked for either:
+  /// then who enqueues after it finds the tickets covered, since the driver puts the two in an order.
+  std::uint64_t cover() noexcept {
+    const std::uint64_t drawn = enqueued_.load(std::memory_order_acquire);
+    uncovered_.store(Use(index_, drawn + 1).raw(), std::memory_order_release);
+    return drawn;
+  }
 
   std::atomic<std::uint64_t> key_{0};  // what find() compares; 0: not in use
   StreamHandle handle_{};
@@ -95,15 +124,18 @@ class Stream {
   std::uint16_t index_ = 0;
   bool mark_each_ = false;  // per-thread streams: no other thread can record in them
   std::atomic<std::uint64_t> enqueued_{0};
+  /// The first use that cover() has not covered, as Use::raw(): later than all that is completed.
+  std::atomic<std::uint64_t> uncovered_{0};
+  std::uint64_t end_ = 0;  ///< beyond all uses of this entry, as Use::raw()
   std::atomic<std::uint64_t> completed_{0};
   /// Newest copy-in that the stream is already ordered after.
   std::atomic<std::uint64_t> ordered_after_{0};
-  /// Bytes touched and launches since the last mark; relaxed, a hint.
-  std::atomic<std::uint64_t> unmarked_bytes_{0};
+  std::atomic<std::uint64_t> unmarked_{0};  ///< since the last mark, see mark_sometimes()
   std::atomic<bool> wants_mark_{false};
 
   std::mutex lock_;
   MarkRing marks_;
+  std::vector<EventHandle> spare_events_;  ///< of the table's own device, for marks to come
 };
 
 /// All streams that the program has used, and our own. Entries are reused once their last mark has passed;
@@ -117,6 +149,7 @@ class StreamTable {
   static constexpr std::uint16_t kMaxStreams = 4096;
   static constexpr std::uint64_t kLaunchesPerMark = 16;
   static constexpr Bytes kBytesPerMark = MiB(256);
+  static constexpr Bytes kBytesPerLaunch{kBytesPerMark.count() / kLaunchesPerMark};
 
   explicit StreamTable(Device& device) noexcept;
   ~StreamTable();
@@ -125,7 +158,15 @@ class StreamTable {
 
   /// The entry of a stream; null when kMaxStreams streams are in use (a use of such a stream counts as a use
   /// by all). Lock-free once the stream is known. The per-thread stream is a different one for each thread.
-  Stream* find(StreamHandle handle) noexcept;
+  Stream* find(StreamHandle handle) noexcept {
+    // What a thread found last it looks for next, as a rule. Handles are keys but for per-thread streams, and
+    // an entry that is retired has another key.
+    const Found& last = t_found;
+    if (last.table == id_ &&
+        last.stream->key_.load(std::memory_order_acquire) == static_cast<std::uint64_t>(handle)) [[likely]]
+      return last.stream;
+    return look_up(handle);
+  }
   /// Entries that there are, in use or to be used again.
   [[nodiscard]] std::size_t known() const noexcept { return known_.load(std::memory_order_relaxed); }
   /// The entry with this Stream::index(), which was found before; null for 0.
@@ -148,15 +189,17 @@ class StreamTable {
   /// streams have used it.
   Status synchronize() noexcept;
 
-  /// After a draw: records a mark if enough happened since the last one. Must be called inside the epoch.
-  void mark_sometimes(Stream& stream, Bytes touched) noexcept {
-    // A hint: two threads in one stream may lose a count, which costs nothing but a later mark.
-    const std::uint64_t bytes = stream.unmarked_bytes_.load(std::memory_order_relaxed) + touched.count();
-    stream.unmarked_bytes_.store(bytes, std::memory_order_relaxed);
+  /// After work was enqueued, for which a ticket was drawn or that is covered as uses before it will be
+  /// (Stream::uncovered): records a mark if enough happened since the last one. `touched`: what such uses
+  /// have not counted. Must be called inside the epoch.
+  [[gnu::always_inline]] void mark_sometimes(Stream& stream, Bytes touched) noexcept {
+    // A hint: two threads in one stream may lose a count, which costs nothing but a later mark. One launch
+    // counts as a share of the bytes that call for a mark, so that one number does for both.
+    const std::uint64_t unmarked =
+        stream.unmarked_.load(std::memory_order_relaxed) + std::max(touched, kBytesPerLaunch).count();
+    stream.unmarked_.store(unmarked, std::memory_order_relaxed);
     const bool each = stream.mark_each_ || captures_under_way.load(std::memory_order_relaxed) > 0;
-    const bool due = bytes >= kBytesPerMark.count() ||
-                     stream.enqueued_.load(std::memory_order_relaxed) % kLaunchesPerMark == 0;
-    if (each || due) [[unlikely]]
+    if (each || unmarked >= kBytesPerMark.count()) [[unlikely]]
       mark_now(stream, each);
   }
   /// Records a mark that covers everything drawn so far.
@@ -201,6 +244,15 @@ class StreamTable {
   static constexpr std::uint16_t kEmpty = 0;
   static constexpr std::uint16_t kTombstone = 0xffff;  // searches go on behind it
 
+  /// The entry that a thread found last, and in which table: tables come and go, their numbers do not.
+  struct Found {
+    std::uint64_t table;
+    Stream* stream;
+  };
+  // initial-exec: no allocation and no call into the dynamic linker on access.
+  static constinit thread_local Found t_found __attribute__((tls_model("initial-exec")));
+
+  Stream* look_up(StreamHandle handle) noexcept;
   static std::uint64_t key_of(StreamHandle handle) noexcept;
   Stream* find_key(std::uint64_t key) noexcept;
   Stream* add(StreamHandle handle, std::uint64_t key) noexcept;
@@ -219,13 +271,14 @@ class StreamTable {
   Status poll_locked(Stream& stream, std::uint64_t enough) noexcept;
   /// False for a stream that is gone and for another thread's per-thread stream.
   static bool can_record(const Stream& stream) noexcept;
-  DeviceResult<EventHandle> take_event(Device& device) noexcept;
-  void give_event(Device& device, EventHandle event) noexcept;
+  DeviceResult<EventHandle> take_event(Stream& stream) noexcept;
+  void give_event(Stream& stream, EventHandle event) noexcept;
   void drop_marks(Stream& stream) noexcept;
   Status synchronize(Device& device) noexcept;
   bool is_peers(const Stream& stream) const noexcept { return stream.device_ != &device_; }
 
   Device& device_;
+  const std::uint64_t id_;  ///< of no other table of this process, not 0
   std::array<std::atomic<Device*>, kMostDevices> peers_{};
   std::atomic<std::uint64_t> peers_in_use_{0};  // bit: work of the peer may use memory of ours
   std::mutex lock_;  // entries_, and slots_ as written; taken before a Stream's lock, never after it

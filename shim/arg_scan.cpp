@@ -11,63 +11,24 @@
 #include <vector>
 
 namespace tidepool::shim {
+
+constinit std::array<detail::Place, detail::kPlaces> detail::g_places{};
+constinit std::atomic<std::uint64_t> detail::g_generation{1};
+
 namespace {
 
-constexpr std::size_t kWord = 8;
+using detail::g_generation;
+using detail::g_places;
+using detail::kPlaces;
+using detail::kWord;
+using detail::Layout;
+using detail::Place;
+using detail::place_of;
 
-// Between one place of a parameter where a pointer can begin and the next. A type's size is a multiple of its
-// alignment, and so is its offset: together they tell what a pointer within is aligned to at least. Packed
-// structs have pointers at odd places; where the numbers do not betray one, small structs are searched as if
-// they were packed to four bytes, and large ones are not: that would double what they cost.
-constexpr std::size_t kSmallStruct = 64;
-constexpr std::size_t kLargestPacked = 256;
-std::size_t step_in(std::size_t offset, std::size_t size) noexcept {
-  if (size > kLargestPacked) return kWord;
-  const std::size_t alignment = std::size_t{1} << std::countr_zero(offset | size | kWord);
-  const bool may_be_packed = size > kWord && size <= kSmallStruct;
-  return may_be_packed ? std::min(alignment, kWord / 2) : alignment;
-}
-
-// Where pointers can be: 8-byte words of the parameters. Never changed and never freed: functions share them,
-// and there are few.
-struct Layout {
-  struct Word {
-    std::uint32_t param;
-    std::uint32_t offset;  // within the parameter
-    bool operator==(const Word&) const = default;
-  };
-  std::vector<Word> words;
-
-  void add_param(std::uint32_t param, std::size_t offset, std::size_t size) {
-    const std::size_t step = step_in(offset, size);
-    for (std::size_t at = (step - offset % step) % step; at + kWord <= size; at += step) {
-      words.push_back({param, static_cast<std::uint32_t>(at)});
-    }
-  }
-  bool operator==(const Layout&) const = default;
-};
-
-// Which layout a function has, worked out once for each function and generation. Readers take no lock: they
-// look at the version before and after, and it is odd while the place is written.
-struct Place {
-  std::atomic<std::uint64_t> version;
-  std::atomic<const void*> function;
-  std::atomic<std::uint64_t> generation;
-  std::atomic<const Layout*> layout;
-};
-
-// Open addressing. A place of an older generation is free.
-constexpr std::size_t kPlaces = 1 << 16;
-std::array<Place, kPlaces> g_places;
-std::atomic<std::uint64_t> g_generation{1};
 constinit std::mutex g_lock;  // whoever writes places, and g_layouts
 std::vector<std::unique_ptr<const Layout>>& all_layouts() noexcept {
   static auto* const layouts = new std::vector<std::unique_ptr<const Layout>>;
   return *layouts;
-}
-
-std::size_t place_of(const void* function) noexcept {
-  return static_cast<std::size_t>((reinterpret_cast<std::uintptr_t>(function) * 0x9E3779B97F4A7C15u) >> 48);
 }
 
 // The handle may be a CUfunction or a CUkernel cast to one (cuda.h, cuLaunchKernel). CUDA_ERROR_INVALID_VALUE
@@ -129,23 +90,10 @@ bool read_layout(const RealDriver& driver, CUfunction function, Layout* layout) 
   return known->get();
 }
 
-// In each of the two scans, or the common one would pay for a call.
-[[gnu::always_inline]] inline const Layout* layout_of(const RealDriver& driver,
-                                                      CUfunction function) noexcept {
-  const std::uint64_t generation = g_generation.load(std::memory_order_acquire);
-  for (std::size_t i = place_of(function), n = 0; n < kPlaces; ++i, ++n) {
-    const Place& place = g_places[i % kPlaces];
-    const std::uint64_t version = place.version.load(std::memory_order_acquire);
-    const void* const there = place.function.load(std::memory_order_acquire);
-    const std::uint64_t age = place.generation.load(std::memory_order_acquire);
-    const Layout* const layout = place.layout.load(std::memory_order_acquire);
-    const bool is_whole = version % 2 == 0 && place.version.load(std::memory_order_relaxed) == version;
-    if (there == nullptr || !is_whole) [[unlikely]]
-      break;
-    if (there == function && age == generation) [[likely]]
-      return layout;
-  }
-  return learn_layout(driver, function, generation);
+const Layout* layout_of(const RealDriver& driver, CUfunction function) noexcept {
+  const Layout* const known = detail::known_layout(function);
+  return known != nullptr ? known
+                          : learn_layout(driver, function, g_generation.load(std::memory_order_acquire));
 }
 
 // cuda.h, cuLaunchKernel: the whole parameter block in one buffer. Such launches are rare enough to be
@@ -175,13 +123,7 @@ bool scan(const RealDriver& driver, CUfunction function, void** params, void** e
   }
   const Layout* layout = layout_of(driver, function);
   if (layout == nullptr) return false;
-  const Layout::Word* const words = layout->words.data();
-  set.add_each(layout->words.size(), [=](std::size_t i) noexcept {
-    const auto* param = static_cast<const std::byte*>(params[words[i].param]);
-    std::uint64_t word = 0;
-    if (param != nullptr) std::memcpy(&word, param + words[i].offset, kWord);  // null: the driver refuses it
-    return word;
-  });
+  detail::add_words(*layout, params, set);
   return true;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cuda.h>
 
+#include "shim/layout_table.h"
 #include "shim/observe.h"
 #include "shim/real_driver.h"
 #include "shim/touch_set.h"
@@ -16,6 +17,15 @@ namespace tidepool::shim {
 /// Hook-safe: after a function's first launch neither locks nor allocates.
 bool scan_arguments(const RealDriver& driver, CUfunction function, void** params, void** extra,
                     TouchSet& set) noexcept;
+/// The same for parameters that are given one by one, of functions that have been launched before; false also
+/// for others. Inlined into the one hook that every program calls most.
+[[gnu::always_inline]] inline bool scan_known(CUfunction function, void** params, TouchSet& set) noexcept {
+  const detail::Layout* const layout = params != nullptr ? detail::known_layout(function) : nullptr;
+  if (layout == nullptr) [[unlikely]]
+    return false;
+  detail::add_words(*layout, params, set);
+  return true;
+}
 /// The same for memory that is only watched.
 bool scan_arguments(const RealDriver& driver, CUfunction function, void** params, void** extra,
                     ObservedSet& set) noexcept;

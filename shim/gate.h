@@ -82,6 +82,30 @@ template <class Enqueue>
   return result;
 }
 
+/// pass() for a call that only enqueues, where everything is as it nearly always is: false if it is not, and
+/// then nothing was called. Leaves in `result` what `enqueue()` returned.
+template <class Enqueue>
+[[gnu::always_inline]] inline bool pass_at_once(runtime::Runtime& runtime, const TouchSet& set,
+                                                CUstream stream, bool per_thread, CUresult* result,
+                                                const Enqueue& enqueue) noexcept {
+  if (set.empty() || !set.complete()) [[unlikely]]
+    return false;
+  if (is_capturing(stream, per_thread) || !is_followed(stream)) [[unlikely]]
+    return false;
+  bool is_done = true;
+  const auto run = [&]() __attribute__((always_inline)) {
+    return static_cast<int>(enqueue());
+  };
+  const auto otherwise = [&]() __attribute__((always_inline)) {
+    is_done = false;
+    return static_cast<int>(CUDA_SUCCESS);
+  };
+  *result = static_cast<CUresult>(
+      runtime.launch_or(set.ids(), set.bits(), stream_of(stream, per_thread), run, otherwise));
+  // The driver had no memory: pass() can do something about that.
+  return is_done && *result != CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 /// The same for what the arguments of a call name.
 template <class Enqueue>
 [[gnu::always_inline]] inline CUresult pass(runtime::Runtime& runtime, const TouchSet& set, CUstream stream,

@@ -60,17 +60,38 @@ CUresult launch_on_several(CUfunction function, CUstream stream, bool per_thread
   return result;
 }
 
-// Several devices are managed, or none. By value, so that a launch where one is can keep its arguments in
-// registers.
+// One device is managed.
+template <class Enqueue>
+CUresult launch_on_one(runtime::Runtime& runtime, CUfunction function, CUstream stream, bool per_thread,
+                       void** params, void** extra, plan::LaunchRecord&& shape, Enqueue&& enqueue) noexcept {
+  TouchSet set(runtime.arena());
+  const runtime::WorkName what(&name_kernel, function);
+  const bool known = scan_arguments(active_driver(), function, params, extra, set);
+  TimedLaunch timed;
+  const auto run = [&] { return run_timed(timed, stream, per_thread, enqueue); };
+  const CUresult result =
+      known ? pass(runtime, set, stream, per_thread, Waits::kNo, what, run)
+            : pass(runtime, runtime.live_blocks(), stream, per_thread, Waits::kNo, what, run);
+  if (!recording() || result != CUDA_SUCCESS || is_capturing(stream, per_thread)) return result;
+  if (known) record_launch(std::move(shape), function, stream_of(stream, per_thread), set);
+  if (!known) record_launch_of_any(std::move(shape), function, stream_of(stream, per_thread));
+  timed.recorded();
+  write_durations();
+  return result;
+}
+
+// Every launch that is not as nearly all are. By value, so that those can keep their arguments in registers.
 template <class C, class... A>
-[[gnu::noinline, gnu::cold]] CUresult launch_elsewhere(C call, CUfunction function, CUstream stream,
-                                                       void** params, void** extra, plan::LaunchRecord shape,
-                                                       A... args) noexcept {
+[[gnu::noinline]] CUresult launch_anyhow(C call, CUfunction function, CUstream stream, void** params,
+                                         void** extra, plan::LaunchRecord shape, A... args) noexcept {
   const auto enqueue = [&] { return call(args...); };
+  if (function == nullptr) return enqueue();
+  if (runtime::Runtime* const runtime = only_managed()) {
+    return launch_on_one(*runtime, function, stream, C::kPerThread, params, extra, std::move(shape), enqueue);
+  }
   if (any_managed())
     return launch_on_several(function, stream, C::kPerThread, params, extra, std::move(shape), enqueue);
-  if (!observes() || !recording() || function == nullptr || is_capturing(stream, C::kPerThread))
-    return enqueue();
+  if (!observes() || !recording() || is_capturing(stream, C::kPerThread)) return enqueue();
   ObservedSet set(runtime::ObservedMemory::instance());
   const bool known = scan_arguments(active_driver(), function, params, extra, set);
   TimedLaunch timed;
@@ -87,43 +108,29 @@ template <class C, class... A>
   return result;
 }
 
-// `shape()` is what the recorder is told of the launch.
-template <class Enqueue, class Shape>
-[[gnu::always_inline]] inline CUresult launch(runtime::Runtime* runtime, CUfunction function, CUstream stream,
-                                              bool per_thread, void** params, void** extra, Shape&& shape,
-                                              Enqueue&& enqueue) noexcept {
-  if (function == nullptr) return enqueue();
+// One device is managed, nothing is recorded, the function is known, and all that the launch names is there.
+// False: it is not so, or the driver had no memory; `result` says nothing then.
+template <class C, class... A>
+[[gnu::always_inline]] inline bool launch_at_once(const C& call, CUfunction function, CUstream stream,
+                                                  void** params, CUresult* result, A... args) noexcept {
+  runtime::Runtime* const runtime = only_managed();
+  if (runtime == nullptr || recording() || function == nullptr) [[unlikely]]
+    return false;
   TouchSet set(runtime->arena());
-  const runtime::WorkName what(&name_kernel, function);
-  const bool known = scan_arguments(active_driver(), function, params, extra, set);
-  TimedLaunch timed;
-  const auto run = [&]() __attribute__((always_inline)) {
-    return run_timed(timed, stream, per_thread, enqueue);
-  };
-  const CUresult result =
-      known ? pass(*runtime, set, stream, per_thread, Waits::kNo, what, run)
-            : pass(*runtime, runtime->live_blocks(), stream, per_thread, Waits::kNo, what, run);
-  if (recording() && result == CUDA_SUCCESS && !is_capturing(stream, per_thread)) [[unlikely]] {
-    if (known) record_launch(shape(), function, stream_of(stream, per_thread), set);
-    if (!known) record_launch_of_any(shape(), function, stream_of(stream, per_thread));
-    timed.recorded();
-    write_durations();
-  }
-  return result;
+  if (!scan_known(function, params, set)) [[unlikely]]
+    return false;
+  return pass_at_once(*runtime, set, stream, call.kPerThread, result, [&] { return call(args...); });
 }
 
 constexpr auto kLaunchKernel = [](const auto& call, CUfunction f, unsigned gx, unsigned gy, unsigned gz,
                                   unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream stream,
-                                  void** params, void** extra) noexcept {
-  runtime::Runtime* runtime = only_managed();
-  if (runtime == nullptr) [[unlikely]] {
-    return launch_elsewhere(call, f, stream, params, extra, launch_shape(gx, gy, gz, bx, by, bz, shared), f,
-                            gx, gy, gz, bx, by, bz, shared, stream, params, extra);
-  }
-  return launch(
-      runtime, f, stream, call.kPerThread, params, extra,
-      [&] { return launch_shape(gx, gy, gz, bx, by, bz, shared); },
-      [&] { return call(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra); });
+                                  void** params, void** extra) __attribute__((always_inline)) {
+  CUresult result;
+  if (launch_at_once(call, f, stream, params, &result, f, gx, gy, gz, bx, by, bz, shared, stream, params,
+                     extra)) [[likely]]
+    return result;
+  return launch_anyhow(call, f, stream, params, extra, launch_shape(gx, gy, gz, bx, by, bz, shared), f, gx,
+                       gy, gz, bx, by, bz, shared, stream, params, extra);
 };
 
 constexpr auto kLaunchKernelEx = [](const auto& call, const CUlaunchConfig* config, CUfunction f,
@@ -134,25 +141,21 @@ constexpr auto kLaunchKernelEx = [](const auto& call, const CUlaunchConfig* conf
     return launch_shape(config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
                         config->blockDimY, config->blockDimZ, config->sharedMemBytes);
   };
-  runtime::Runtime* runtime = only_managed();
-  if (runtime == nullptr) [[unlikely]]
-    return launch_elsewhere(call, f, config->hStream, params, extra, shape(), config, f, params, extra);
-  return launch(runtime, f, config->hStream, call.kPerThread, params, extra, shape,
-                [&] { return call(config, f, params, extra); });
+  CUresult result;
+  if (launch_at_once(call, f, config->hStream, params, &result, config, f, params, extra)) [[likely]]
+    return result;
+  return launch_anyhow(call, f, config->hStream, params, extra, shape(), config, f, params, extra);
 };
 
 constexpr auto kLaunchCooperative = [](const auto& call, CUfunction f, unsigned gx, unsigned gy, unsigned gz,
                                        unsigned bx, unsigned by, unsigned bz, unsigned shared,
                                        CUstream stream, void** params) noexcept {
-  runtime::Runtime* runtime = only_managed();
-  if (runtime == nullptr) [[unlikely]] {
-    return launch_elsewhere(call, f, stream, params, nullptr, launch_shape(gx, gy, gz, bx, by, bz, shared), f,
-                            gx, gy, gz, bx, by, bz, shared, stream, params);
-  }
-  return launch(
-      runtime, f, stream, call.kPerThread, params, nullptr,
-      [&] { return launch_shape(gx, gy, gz, bx, by, bz, shared); },
-      [&] { return call(f, gx, gy, gz, bx, by, bz, shared, stream, params); });
+  CUresult result;
+  if (launch_at_once(call, f, stream, params, &result, f, gx, gy, gz, bx, by, bz, shared, stream, params))
+      [[likely]]
+    return result;
+  return launch_anyhow(call, f, stream, params, nullptr, launch_shape(gx, gy, gz, bx, by, bz, shared), f, gx,
+                       gy, gz, bx, by, bz, shared, stream, params);
 };
 
 CUresult keep_named(std::span<const CUDA_LAUNCH_PARAMS> launches, const char* name) noexcept {

@@ -14,26 +14,15 @@
 #include "shim/real_driver.h"
 
 namespace tidepool::shim {
+
+constinit std::array<std::atomic<std::uintptr_t>, 1024> detail::g_followed{};
+
 namespace {
 
-// Handles of streams that are known to be of a managed context, with its slot above; a place is overwritten
-// by whichever stream comes next. A thread that fills a place uses the stream just then, so nobody may be
-// destroying it.
-constexpr std::size_t kPlaces = 1024;
-std::array<std::atomic<std::uintptr_t>, kPlaces> g_followed;
-
-std::atomic<std::uintptr_t>& place_of(std::uintptr_t handle) noexcept {
-  return g_followed[(handle * 0x9E3779B97F4A7C15u) >> 54];
-}
-
-constexpr int kSlotShift = 48;  // handles are addresses
-
-/// What a place has of the stream; 0: nothing.
-std::uintptr_t known_of(CUstream stream) noexcept {
-  const auto handle = reinterpret_cast<std::uintptr_t>(stream);
-  const std::uintptr_t known = place_of(handle).load(std::memory_order_relaxed);
-  return (known ^ handle) << (64 - kSlotShift) == 0 ? known : 0;
-}
+using detail::g_followed;
+using detail::kHandleBits;
+using detail::known_of;
+using detail::place_of;
 
 /// Contexts in whose streams managed memory was used.
 class Others {
@@ -104,14 +93,14 @@ const ManagedDevice* find_home(CUstream stream, CUcontext& context) noexcept {
     return device_in(asked, context);
   }
   if (const std::uintptr_t known = known_of(stream); known != 0)
-    return managed_in_slot(static_cast<unsigned>(known >> kSlotShift));
+    return managed_in_slot(static_cast<unsigned>(known >> kHandleBits));
   // Fails for a stream of a green context, which is not followed either; what is named in one that is taken
   // for such stays until it is freed.
   const CUresult asked = ask_again([&] { return driver.cuStreamGetCtx(stream, &context); });
   const ManagedDevice* const device = device_in(asked, context);
   const auto handle = reinterpret_cast<std::uintptr_t>(stream);
-  if (device != nullptr && handle >> kSlotShift == 0) {
-    const std::uintptr_t known = std::uintptr_t{device->slot} << kSlotShift | handle;
+  if (device != nullptr && handle >> kHandleBits == 0) {
+    const std::uintptr_t known = std::uintptr_t{device->slot} << kHandleBits | handle;
     place_of(handle).store(known, std::memory_order_relaxed);
   }
   return device;
@@ -124,11 +113,6 @@ const ManagedDevice* home_of(CUstream stream) noexcept {
   const ManagedDevice* const home = find_home(stream, context);
   if (home == nullptr && context != nullptr) others().add(context);
   return home;
-}
-
-bool is_followed(CUstream stream) noexcept {
-  // No place has one of the special handles.
-  return known_of(stream) != 0 || home_of(stream) != nullptr;
 }
 
 const ManagedDevice* manage_home_of(CUstream stream) noexcept {

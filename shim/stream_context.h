@@ -2,6 +2,10 @@
 
 #include <cuda.h>
 
+#include <array>
+#include <atomic>
+#include <cstdint>
+
 #include "allocator/streams.h"
 #include "shim/managed.h"
 
@@ -14,8 +18,29 @@ namespace tidepool::shim {
 /// Only once something is managed. Hook-safe when there is one; otherwise the context is remembered for
 /// wait_for_others().
 const ManagedDevice* home_of(CUstream stream) noexcept;
+
+namespace detail {
+// Handles of streams that are known to be of a managed context, with its slot above; a place is overwritten
+// by whichever stream comes next. A thread that fills a place uses the stream just then, so nobody may be
+// destroying it. No place has one of the special handles.
+inline constexpr unsigned kHandleBits = 48;  // handles are addresses
+extern std::array<std::atomic<std::uintptr_t>, 1024> g_followed;
+
+inline std::atomic<std::uintptr_t>& place_of(std::uintptr_t handle) noexcept {
+  return g_followed[(handle * 0x9E3779B97F4A7C15u) >> 54];
+}
+/// What a place has of the stream; 0: nothing.
+inline std::uintptr_t known_of(CUstream stream) noexcept {
+  const auto handle = reinterpret_cast<std::uintptr_t>(stream);
+  const std::uintptr_t known = place_of(handle).load(std::memory_order_relaxed);
+  return (known ^ handle) << (64 - kHandleBits) == 0 ? known : 0;
+}
+}  // namespace detail
+
 /// True if there is one.
-bool is_followed(CUstream stream) noexcept;
+inline bool is_followed(CUstream stream) noexcept {
+  return detail::known_of(stream) != 0 || home_of(stream) != nullptr;
+}
 
 /// The device of the stream, which is managed from here on if it can be (managed.h, manage()). Null: memory
 /// for work in that stream is the driver's.

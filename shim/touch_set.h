@@ -4,6 +4,7 @@
 #include <span>
 
 #include "allocator/arena.h"
+#include "allocator/epoch.h"
 
 namespace tidepool::shim {
 
@@ -17,48 +18,49 @@ class BasicTouchSet {
   /// parameters). Batches of copies have no such limit.
   static constexpr std::size_t kRoom = 4096;
 
-  explicit BasicTouchSet(const Lookup& lookup) noexcept : lookup_(lookup) {}
+  explicit BasicTouchSet(const Lookup& lookup) noexcept : lookup_(lookup) { room_[0] = kNone; }
 
   /// Adds the block that the address leads to, if there is one: that holds it, or lies close beside it.
   void add(std::uint64_t address) noexcept {
     const typename Lookup::Finder finder = lookup_.finder();
     if (!finder.covers(address)) return;
     runtime::BlockId id = finder.at(address);
-    if (id == last_) return;
+    if (id == room_[size_]) return;
     if (id == runtime::kNoBlock) [[unlikely]] {
       id = finder.beside(address);
       if (id == runtime::kNoBlock) return;
     }
-    last_ = id;
     if (size_ == kRoom) [[unlikely]]
       make_room();
-    if (complete_) ids_[size_++] = id;
+    if (!complete_) return;
+    room_[++size_] = id;
+    bits_ |= runtime::EpochRegistry::bit_of(id);
   }
 
   /// add() for `count` addresses, which `address_at(i)` gives.
   template <class AddressAt>
-  void add_each(std::size_t count, AddressAt&& address_at) noexcept {
+  [[gnu::always_inline]] void add_each(std::size_t count, AddressAt&& address_at) noexcept {
     if (size_ + count > kRoom) [[unlikely]] {
       for (std::size_t i = 0; i < count; ++i) add(address_at(i));
       return;
     }
-    // In variables of its own: stores into ids_ could change any member, for all that the compiler knows.
+    // In variables of its own: stores into room_ could change any member, for all that the compiler knows.
     const typename Lookup::Finder finder = lookup_.finder();
-    runtime::BlockId* end = ids_ + size_;
-    runtime::BlockId last = last_;
+    runtime::BlockId* last = room_ + size_;
+    std::uint64_t bits = bits_;
     std::size_t i = 0;
     for (; i < count; ++i) {
       const std::uint64_t address = address_at(i);
       if (!finder.covers(address)) continue;
       const runtime::BlockId id = finder.at(address);
-      if (id == last) continue;
+      if (id == *last) continue;
       if (id == runtime::kNoBlock) [[unlikely]]
         break;
-      last = id;
-      *end++ = id;
+      *++last = id;
+      runtime::EpochRegistry::add_bit(bits, id);
     }
-    last_ = last;
-    size_ = static_cast<std::size_t>(end - ids_);
+    bits_ = bits;
+    size_ = static_cast<std::size_t>(last - room_);
     // Beside a block, or nowhere: a call in the loop would cost every launch.
     for (; i < count; ++i) add(address_at(i));
   }
@@ -66,22 +68,28 @@ class BasicTouchSet {
   /// False: more blocks were named, or almost, than there is room for.
   [[nodiscard]] bool complete() const noexcept { return complete_; }
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
-  [[nodiscard]] std::span<const runtime::BlockId> ids() const noexcept { return {ids_, size_}; }
+  [[nodiscard]] std::span<const runtime::BlockId> ids() const noexcept { return {room_ + 1, size_}; }
+  /// EpochRegistry::bit_of() of all of them.
+  [[nodiscard]] std::uint64_t bits() const noexcept { return bits_; }
 
  private:
   // Gives up while some room is left, so that few names in many words cost few sorts.
   [[gnu::noinline]] void make_room() noexcept {
     if (!complete_) return;
-    std::sort(ids_, ids_ + size_);
-    size_ = static_cast<std::size_t>(std::unique(ids_, ids_ + size_) - ids_);
+    std::sort(room_ + 1, room_ + 1 + size_);
+    size_ = static_cast<std::size_t>(std::unique(room_ + 1, room_ + 1 + size_) - (room_ + 1));
     complete_ = size_ <= kRoom - kRoom / 8;
   }
+
+  static constexpr runtime::BlockId kNone = ~runtime::BlockId{0};  // what no chunk says
 
   const Lookup& lookup_;
   std::size_t size_ = 0;
   bool complete_ = true;
-  runtime::BlockId last_ = ~runtime::BlockId{0};  // neighbours are often the same block
-  runtime::BlockId ids_[kRoom];                   // not initialised: only the first size_ are read
+  std::uint64_t bits_ = 0;
+  /// Behind one that is none: neighbours are often the same block, and each is held against the one before.
+  /// Not initialised: only the first size_ + 1 are read.
+  runtime::BlockId room_[kRoom + 1];
 };
 
 using TouchSet = BasicTouchSet<runtime::Arena>;

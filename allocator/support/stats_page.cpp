@@ -22,8 +22,6 @@ constexpr MetricRow kRows[] = {
 };
 static_assert(std::size(kRows) == kMetricCount);
 
-constinit StatsPage g_stats;
-
 /// Maps the file; `where` is null or an existing mapping that it replaces. Null if that fails.
 StatsPageLayout* map_page(int fd, void* where) noexcept {
   const int fixed = where == nullptr ? 0 : MAP_FIXED;
@@ -71,17 +69,14 @@ void fill_header(StatsPageLayout& page) noexcept {
 }  // namespace
 
 constinit StatsPageLayout StatsPage::private_page{};
+constinit StatsPage StatsPage::only;
 
 std::span<const MetricRow> metric_rows() noexcept {
   return kRows;
 }
 
-StatsPage& StatsPage::instance() noexcept {
-  return g_stats;
-}
-
 StatsPage& StatsPage::attach(const char* run_dir) noexcept {
-  StatsPage& stats = g_stats;
+  StatsPage& stats = only;
   if (stats.attached_) return stats;
   stats.attached_ = true;
   if (run_dir == nullptr || run_dir[0] == '\0' || std::strlen(run_dir) >= sizeof stats.run_dir_) return stats;

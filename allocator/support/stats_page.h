@@ -72,7 +72,7 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 class StatsPage {
  public:
   /// This process' page.
-  static StatsPage& instance() noexcept;
+  static StatsPage& instance() noexcept { return only; }
 
   /// Moves the numbers into `<run_dir>/stats.<pid>`; null, empty or unusable `run_dir`: they stay private. If
   /// that file exists (the process called exec, or its number was used before), `.1`, `.2`, … is added. Only
@@ -118,6 +118,7 @@ class StatsPage {
   }
 
   static StatsPageLayout private_page;
+  static StatsPage only;
 
   StatsPageLayout* page_ = &private_page;
   bool attached_ = false;

@@ -47,7 +47,7 @@ def main():
     parser.add_argument("--full", action="store_true", help="the same once the trace is as large as it may be")
     parser.add_argument("--live", type=int, default=0, help="allocations that are held meanwhile")
     parser.add_argument("--ceiling", type=float, required=True)
-    parser.add_argument("what", help="launch, copy, gate, alloc_free_4mib or alloc_free_64kib")
+    parser.add_argument("what", help="launch, launch_others, copy, gate, alloc_free_4mib or alloc_free_64kib")
     arguments = parser.parse_args()
     count = per_round(arguments.program, arguments.what, arguments.preload, arguments.trace, arguments.live, arguments.full)
     what = "a hook"

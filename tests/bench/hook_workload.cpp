@@ -47,6 +47,16 @@ void HookWorkload::launch() {
         "cuLaunchKernel");
 }
 
+void HookWorkload::launch_others() {
+  constexpr std::size_t kOthers = 256;
+  if (held_.empty()) hold(kOthers);
+  std::array<void*, kPointers> parameters{};
+  for (std::size_t i = 0; i < kPointers; ++i) parameters[i] = &held_[(next_ + i) % kOthers];
+  next_ += kPointers;
+  check(cuLaunchKernel(kernel(), 1, 1, 1, 32, 1, 1, 0, stream_, parameters.data(), nullptr),
+        "cuLaunchKernel");
+}
+
 void HookWorkload::alloc_free(std::size_t bytes) {
   CUdeviceptr block = 0;
   check(cuMemAlloc(&block, bytes), "cuMemAlloc");

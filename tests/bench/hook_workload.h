@@ -23,6 +23,8 @@ class HookWorkload {
   HookWorkload& operator=(const HookWorkload&) = delete;
 
   void launch();
+  /// The same with eight blocks of 256 that were not used by the launches just before.
+  void launch_others();
   void alloc_free(std::size_t bytes);
   /// Copies 512 bytes of numbers to the device, which are searched for addresses.
   void copy();
@@ -37,6 +39,7 @@ class HookWorkload {
   std::array<CUdeviceptr, kPointers> blocks_{};
   std::array<void*, kPointers> parameters_{};
   std::vector<CUdeviceptr> held_;
+  std::size_t next_ = 0;  ///< of held_, for launch_others()
 };
 
 }  // namespace tidepool::bench

@@ -10,6 +10,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdio>
+#include <string_view>
+#include <thread>
 
 #include "tests/bench/hook_workload.h"
 
@@ -44,29 +46,96 @@ void* aligned_alloc(std::size_t alignment, std::size_t size) {
 }
 }
 
-int main() {
-  constexpr int kWarm = 1000;
-  constexpr int kRounds = 10000;
+namespace {
+
+constexpr int kWarm = 1000;
+constexpr int kRounds = 10000;
+constexpr int kRoundsOfTwo = 500000;
+
+using Work = void (*)(tidepool::bench::HookWorkload& program);
+
+void launch_copy_and_allocate(tidepool::bench::HookWorkload& program) {
+  program.launch();
+  program.copy();
+  program.alloc_free(std::size_t{4} << 20);
+  program.alloc_free(std::size_t{64} << 10);
+}
+
+void say(const char* text, std::size_t size) {
+  (void)!::write(STDERR_FILENO, text, size);
+}
+template <std::size_t N>
+void say(const char (&text)[N]) {
+  say(text, N - 1);
+}
+
+/// From here on the calling thread is ended by the kernel if it waits for a lock, or asks for anything else.
+bool forbid_system_calls() {
+  return ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) == 0;
+}
+
+std::atomic<int> g_ready{0};
+std::atomic<int> g_started{0};
+std::atomic<int> g_finished{0};
+
+/// Threads wait for each other without the system.
+void meet(std::atomic<int>& count) {
+  count.fetch_add(1);
+  while (count.load() < 2) {
+  }
+}
+
+void run_steadily(tidepool::bench::HookWorkload& program, Work work) {
+  for (int i = 0; i < kWarm; ++i) work(program);
+  meet(g_ready);
+  for (int i = 0; i < kWarm; ++i) work(program);
+  if (!forbid_system_calls()) say("steady_hooks: no seccomp\n");
+  meet(g_started);
+  for (int i = 0; i < kRoundsOfTwo; ++i) work(program);
+  g_finished.fetch_add(1);
+}
+
+/// Each in a stream and with blocks of its own: they share no lock that either could wait for.
+int run_two() {
+  const Work work = [](tidepool::bench::HookWorkload& program) { program.launch(); };
+  tidepool::bench::HookWorkload mine;
+  std::thread([work] {
+    tidepool::bench::HookWorkload other;
+    run_steadily(other, work);
+    ::syscall(SYS_exit, 0);  // of this thread alone, with nothing else run
+  }).detach();
+  run_steadily(mine, work);
+  // The kernel ends a thread that breaks the rule, and only that one. Far longer than it has left to do.
+  for (long left = 20'000'000'000; left > 0 && g_finished.load() < 2; --left) {
+  }
+  const bool both = g_finished.load() == 2;
+  if (!both) say("steady_hooks: a launch called the system\n");
+  return both ? 0 : 1;
+}
+
+int run_one() {
   tidepool::bench::HookWorkload program;
-  const auto round = [&] {
-    program.launch();
-    program.copy();
-    program.alloc_free(std::size_t{4} << 20);
-    program.alloc_free(std::size_t{64} << 10);
-  };
-  for (int i = 0; i < kWarm; ++i) round();
+  for (int i = 0; i < kWarm; ++i) launch_copy_and_allocate(program);
   const long before = g_allocations.load();
   if (before == 0) {
     std::fputs("steady_hooks: allocations are not counted\n", stderr);
     return 2;
   }
-  if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) {
+  if (!forbid_system_calls()) {
     std::perror("steady_hooks: prctl");
     return 2;
   }
-  for (int i = 0; i < kRounds; ++i) round();
+  for (int i = 0; i < kRounds; ++i) launch_copy_and_allocate(program);
   const bool none = g_allocations.load() == before;
-  constexpr char kSome[] = "steady_hooks: a hook allocated memory\n";
-  if (!none) (void)!::write(STDERR_FILENO, kSome, sizeof kSome - 1);
-  ::syscall(SYS_exit, none ? 0 : 1);  // exit(3) would call exit_group(2)
+  if (!none) say("steady_hooks: a hook allocated memory\n");
+  return none ? 0 : 1;
+}
+
+}  // namespace
+
+// steady_hooks [two]
+int main(int argc, char** argv) {
+  const bool two = argc == 2 && std::string_view(argv[1]) == "two";
+  const int result = two ? run_two() : run_one();
+  ::syscall(SYS_exit, result);  // exit(3) would call exit_group(2)
 }
