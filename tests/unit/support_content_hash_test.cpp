@@ -57,12 +57,13 @@ class Block {
   unsigned threads_;
   unsigned x_ = 0;
   std::vector<unsigned long long> shared_ =
-      std::vector<unsigned long long>(2 * std::size_t{HashContent::kThreads});
+      std::vector<unsigned long long>(2 * std::size_t{HashContent::kThreads} + 1);
   std::uint64_t declared_ = 0;
 };
 
 /// What the kernel's body makes of the bytes. The blocks come in an order drawn from the seed.
-ContentHash by_kernel(bool loop, const unsigned char* from, std::size_t size, unsigned blocks) {
+ContentHash by_kernel(bool loop, const unsigned char* from, std::size_t size, unsigned blocks,
+                      HashControl* control = nullptr, unsigned long long number = 0) {
   HashSlot slot{};
   slot.hash = {{1, 2}};
   std::vector<unsigned> order(blocks);
@@ -71,7 +72,7 @@ ContentHash by_kernel(bool loop, const unsigned char* from, std::size_t size, un
   Block block(loop, blocks, HashContent::kThreads);
   for (const unsigned x : order) {
     block.start(x);
-    HashContent::run(block, from, size, &slot);
+    HashContent::run(block, from, size, &slot, control, number);
   }
   REQUIRE(block.declared() == size);
   REQUIRE(slot.sums[0] == 0);
@@ -131,6 +132,26 @@ TEST_CASE("content hash: the kernel gives what the definition says, at every len
         REQUIRE(by_kernel(true, bytes.data(), size, blocks) == want);
       }
     }
+  }
+}
+
+TEST_CASE("content hash: hashes that were given up read nothing, those after them do") {
+  const Bytes16 bytes(4104, 0, 1);
+  const ContentHash want = content_hash(bytes.data(), 4104);
+  for (const bool loop : {false, true}) {
+    HashControl control{};
+    control.void_up_to = 5;
+    CHECK(by_kernel(loop, bytes.data(), 4104, 3, &control, 6) == want);
+    CHECK(control.entered == 3);
+    CHECK(control.left == 3);
+  }
+  // At no address at all: a read would end the test.
+  for (const unsigned long long number : {4ULL, 5ULL}) {
+    HashControl control{};
+    control.void_up_to = 5;
+    (void)by_kernel(false, nullptr, 4104, 3, &control, number);
+    CHECK(control.entered == 3);
+    CHECK(control.left == 3);
   }
 }
 
