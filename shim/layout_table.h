@@ -27,8 +27,8 @@ inline std::size_t step_in(std::size_t offset, std::size_t size) noexcept {
   return may_be_packed ? std::min(alignment, kWord / 2) : alignment;
 }
 
-/// Where pointers can be: 8-byte words of the parameters, at the places that step_in() leaves. Never changed and
-/// never freed: functions share them, and there are few.
+/// Where pointers can be: 8-byte words of the parameters, at the places that step_in() leaves. Never changed
+/// and never freed: functions share them, and there are few.
 struct Layout {
   struct Word {
     std::uint32_t param;
