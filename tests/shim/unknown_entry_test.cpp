@@ -28,7 +28,7 @@ void manage_in_test(std::initializer_list<runtime::Runtime*> runtimes) {
   static std::deque<ManagedDevice> kept;
   unsigned slot = 0;
   for (runtime::Runtime* runtime : runtimes) {
-    kept.push_back({runtime, nullptr, nullptr, static_cast<CUdevice>(slot), slot});
+    kept.push_back({runtime, nullptr, nullptr, true, static_cast<CUdevice>(slot), slot});
     detail::g_managed.slots[slot++].store(&kept.back());
   }
   detail::g_managed.end.store(slot);
