@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "allocator/captures.h"
 #include "allocator/residency.h"
 #include "allocator/support/events.h"
 #include "allocator/support/message.h"
@@ -95,21 +94,10 @@ Status Residency::refuse_to_keep(Bytes asked) noexcept {
   return count_refusal();
 }
 
-// While a graph is captured, what it names stays, launch by launch: the next one would find less room and
-// name a larger budget. All that there is is enough for any graph of it.
 Status Residency::refuse_set(WorkName what, Bytes whole, Bytes in_the_way) noexcept {
-  const WorkName::Text name(what);
-  const Bytes needed = whole + in_the_way;
-  if (in_the_way > Bytes() && captures_under_way.load(std::memory_order_relaxed) > 0) {
-    report_on<Msg::TP2104>(device_.number(), name.c_str(), BytesText(whole).c_str(),
-                           BytesText(in_the_way).c_str(), BytesText(pool_.limit()).c_str(),
-                           AtLeast(budget_for(needed)).c_str(),
-                           AtLeast(budget_for(std::max(needed, surroundings().allocated))).c_str());
-  } else {
-    report_on<Msg::TP2001>(device_.number(), name.c_str(), BytesText(whole).c_str(),
-                           BytesText(pool_.limit()).c_str(), BytesText(in_the_way).c_str(),
-                           AtLeast(budget_for(needed)).c_str());
-  }
+  report_on<Msg::TP2001>(device_.number(), WorkName::Text(what).c_str(), BytesText(whole).c_str(),
+                         BytesText(pool_.limit()).c_str(), BytesText(in_the_way).c_str(),
+                         AtLeast(budget_for(whole + in_the_way)).c_str());
   return count_refusal();
 }
 

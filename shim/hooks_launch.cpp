@@ -73,8 +73,11 @@ CUresult launch_on_one(runtime::Runtime& runtime, CUfunction function, CUstream 
       known ? pass(runtime, set, stream, per_thread, Waits::kNo, what, run)
             : pass(runtime, runtime.live_blocks(), stream, per_thread, Waits::kNo, what, run);
   if (!recording() || result != CUDA_SUCCESS || is_capturing(stream, per_thread)) return result;
-  if (known) record_launch(std::move(shape), function, stream_of(stream, per_thread), set);
-  if (!known) record_launch_of_any(std::move(shape), function, stream_of(stream, per_thread));
+  if (known) {
+    record_launch(std::move(shape), function, stream_of(stream, per_thread), set);
+  } else {
+    record_launch_of_any(std::move(shape), function, stream_of(stream, per_thread));
+  }
   timed.recorded();
   write_durations();
   return result;

@@ -48,7 +48,7 @@ constinit std::atomic<bool> g_quiet{false};
 constinit std::atomic<bool> g_names_devices{false};
 constinit std::atomic<std::int64_t> g_start_ns{0};
 
-/// "tidepool 83.2s W TP2104 "
+/// "tidepool 83.2s W TP2101 "
 TextWriter begin_line(char* buffer, std::size_t size, const MessageRow& row) noexcept {
   const std::int64_t start = g_start_ns.load(std::memory_order_relaxed);
   const std::int64_t ns = start == 0 ? 0 : monotonic_now().count() - start;

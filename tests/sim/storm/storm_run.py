@@ -14,7 +14,7 @@ WRONG_ARGUMENTS = 2
 OUT_OF_MEMORY = 3
 OTHER_ERROR = 4
 # What Tidepool says where a program cannot be run in so little (allocator/support/messages.def).
-REFUSALS = ("TP2001", "TP2002", "TP2004", "TP2005", "TP2009", "TP2010", "TP2011", "TP2012", "TP2102", "TP2104")
+REFUSALS = ("TP2001", "TP2002", "TP2004", "TP2005", "TP2009", "TP2010", "TP2011", "TP2012", "TP2102")
 LEAST_BUDGET = 16 << 20
 
 

@@ -1,6 +1,7 @@
 #include "tools/simgpu/driver/program_memory.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <algorithm>
 #include <vector>
@@ -30,10 +31,19 @@ thread_local std::vector<Announced> t_announced;
 /// Not if the program was linked to this library, nor if the runtime opened it: then the first definition
 /// that is visible to the whole program is ours, or there is none.
 bool ProgramMemory::library_in_front() {
-  // Not by RTLD_DEFAULT: this library is linked with -Bsymbolic, so its own definitions come first for it.
+  // Object by object: a library in front may answer a search of all of them as if it were not there.
   void* const program = ::dlopen(nullptr, RTLD_LAZY);
-  const void* first = program == nullptr ? nullptr : ::dlsym(program, "cuMemAlloc_v2");
-  if (program != nullptr) ::dlclose(program);
+  const link_map* object = nullptr;
+  if (program == nullptr || ::dlinfo(program, RTLD_DI_LINKMAP, &object) != 0) return false;
+  const void* first = nullptr;
+  for (; object != nullptr && first == nullptr; object = object->l_next) {
+    void* const opened =
+        object->l_name[0] == '\0' ? nullptr : ::dlopen(object->l_name, RTLD_LAZY | RTLD_NOLOAD);
+    if (opened == nullptr) continue;
+    first = ::dlsym(opened, "cuMemAlloc_v2");
+    ::dlclose(opened);
+  }
+  ::dlclose(program);
   return first != nullptr && first != reinterpret_cast<const void*>(&::cuMemAlloc_v2);
 }
 
