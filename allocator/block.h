@@ -94,6 +94,8 @@ struct Allocation {
 struct Hold {
   BlockId id = kNoBlock;
   std::uint32_t life = 0;
+  DevicePtr base{};  ///< what is named is addresses, also when the block is freed (Residency::renew)
+  Bytes span{};
   constexpr bool operator==(const Hold&) const = default;
 };
 

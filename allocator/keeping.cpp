@@ -70,7 +70,7 @@ Status Residency::hold(std::span<const BlockId> set, WorkName what, std::vector<
   for (const BlockId id : set) {
     Block& block = arena_.block(id);
     // Of a block that is freed meanwhile the hold is void: its life is over.
-    const Hold hold{id, block.life.load(std::memory_order_acquire)};
+    const Hold hold{id, block.life.load(std::memory_order_acquire), block.base, block.span};
     const bool is_new = count_kept(block, nullptr, false);
     // What was never touched would leave without being copied.
     block.touched.store(true, std::memory_order_release);
@@ -82,6 +82,44 @@ Status Residency::hold(std::span<const BlockId> set, WorkName what, std::vector<
     uncount(block);
     if (block.load().state() == BlockState::kFreed) release_kept(block);
   }
+  return kOk;
+}
+
+// A graph that was made of a block names its addresses. Whoever frees the block, is given the same address
+// again and launches the graph is right to do so.
+Status Residency::renew(std::vector<Hold>& holds, std::uint64_t& seen, WorkName what) noexcept {
+  const std::uint64_t frees = held_frees();
+  if (frees == seen) return kOk;
+  const auto is_over = [&](const Hold& hold) {
+    return arena_.block(hold.id).life.load(std::memory_order_acquire) != hold.life;
+  };
+  std::vector<BlockId> others;
+  bool all_are_there = true;
+  for (const Hold& hold : holds) {
+    if (!is_over(hold)) continue;
+    for (Bytes at; at < hold.span; at += Arena::kChunk) {
+      const BlockId id = arena_.find((hold.base + at).address());
+      if (id == kNoBlock || arena_.block(id).load().state() == BlockState::kFreed) {
+        all_are_there = false;
+      } else if (others.empty() || others.back() != id) {
+        others.push_back(id);
+      }
+    }
+  }
+  std::sort(others.begin(), others.end());
+  others.erase(std::unique(others.begin(), others.end()), others.end());
+  for (const Hold& hold : holds) {
+    if (!is_over(hold)) std::erase(others, hold.id);
+  }
+  const std::size_t before = holds.size();
+  if (!others.empty()) {
+    if (const Status status = hold(others, what, holds); !status.ok()) return status;
+  }
+  // What is not there may come.
+  if (!all_are_there) return kOk;
+  holds.erase(std::remove_if(holds.begin(), holds.begin() + static_cast<std::ptrdiff_t>(before), is_over),
+              holds.begin() + static_cast<std::ptrdiff_t>(before));
+  seen = frees;
   return kOk;
 }
 
@@ -100,6 +138,7 @@ void Residency::release(const Hold& hold) noexcept {
 
 void Residency::release_kept(Block& block) noexcept {
   const std::lock_guard guard(kept_lock_);
+  if (block.holds != 0) held_frees_.fetch_add(1, std::memory_order_release);
   change_reasons(block, [&] {
     block.is_kept_for_good = false;
     block.holds = 0;

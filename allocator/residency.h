@@ -109,6 +109,14 @@ class Residency {
   /// The same until release() of what is added to `holds`, one for each block that lives. What holds them may
   /// write to them at any time, unseen.
   Status hold(std::span<const BlockId> set, WorkName what, std::vector<Hold>& holds) noexcept;
+  /// Blocks that were freed since they were held, where others were allocated at their addresses: those are
+  /// held instead. `seen`: held_frees() before the blocks were held; changed when there is nothing more to
+  /// look for. Costs two loads where it has not changed. If it fails, what is held is as before.
+  Status renew(std::vector<Hold>& holds, std::uint64_t& seen, WorkName what) noexcept;
+  /// How many blocks were freed while they were held. Hook-safe.
+  [[nodiscard]] std::uint64_t held_frees() const noexcept {
+    return held_frees_.load(std::memory_order_acquire);
+  }
   /// The block may move again, if nothing else keeps it. Its uses by whoever held it have been noted.
   void release(const Hold& hold) noexcept;
   /// Tells the stats page what is kept. Hook-safe.
@@ -337,8 +345,9 @@ class Residency {
   std::atomic<std::uint32_t> freezing_{0};  // threads that freeze, or have
   /// What is kept and what is counted as kept change together.
   mutable std::mutex kept_lock_;
-  std::mutex promise_lock_;                    // whoever looks for room; taken before kept_lock_
-  std::atomic<std::uint64_t> kept_bytes_{0};   // changed with kept_lock_
+  std::mutex promise_lock_;                   // whoever looks for room; taken before kept_lock_
+  std::atomic<std::uint64_t> kept_bytes_{0};  // changed with kept_lock_
+  std::atomic<std::uint64_t> held_frees_{0};
   std::atomic<std::uint64_t> held_bytes_{0};   // changed with kept_lock_; kept by holds alone
   Bytes promised_;                             // kept_lock_
   std::atomic<std::uint64_t> largest_set_{0};  // bytes of blocks that move, of one launch; by the owner

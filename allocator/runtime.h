@@ -134,6 +134,11 @@ class Runtime {
     obey();
     return residency_.hold(ids, what, holds);
   }
+  /// Before work that uses what is held: Residency::renew().
+  Status renew(std::vector<Hold>& holds, std::uint64_t& seen, WorkName what) noexcept {
+    return residency_.renew(holds, seen, what);
+  }
+  [[nodiscard]] std::uint64_t held_frees() const noexcept { return residency_.held_frees(); }
   /// They may move again once these uses have passed; `is_used_widely`: once all work of the device has.
   void let_go(std::span<const Hold> holds, std::span<const Use> uses, bool is_used_widely) noexcept;
   /// Runs `call()`, by which work that names the blocks goes into a graph, with all of them on the device:

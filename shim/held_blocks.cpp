@@ -33,6 +33,11 @@ class Holders {
     const std::lock_guard guard(lock_);
     if (const auto found = known_.find(handle); found != known_.end()) found->second.note(uses);
   }
+  bool is_out_of_date(Handle handle) noexcept {
+    const std::lock_guard guard(lock_);
+    const auto found = known_.find(handle);
+    return found != known_.end() && found->second.is_out_of_date();
+  }
   void forget(CUdevice device) noexcept {
     const std::lock_guard guard(lock_);
     for (auto& [handle, held] : known_) held.forget(device);
@@ -65,7 +70,7 @@ CUresult HeldBlocks::hold(const char* what, FunctionRef<bool(TouchSet&)> scan) n
     TouchSet set(device.runtime->arena());
     const bool is_known = scan(set) && set.complete();
     if (is_known && !set.empty()) {
-      There there{&device, {}, {}};
+      There there{&device, {}, device.runtime->held_frees(), {}};
       status = device.runtime->hold(set.ids(), what, there.blocks);
       if (status.ok()) there_.push_back(std::move(there));
     } else if (!is_known) {
@@ -82,7 +87,7 @@ void HeldBlocks::join(HeldBlocks&& other) noexcept {
     const auto mine = std::find_if(there_.begin(), there_.end(),
                                    [&](const There& there) { return there.device == more.device; });
     if (mine == there_.end()) {
-      there_.push_back(std::exchange(more, There{more.device, {}, {}}));
+      there_.push_back(std::exchange(more, There{more.device, {}, 0, {}}));
       continue;
     }
     // What is held already is not held twice, or an instance that is changed again and again would grow.
@@ -92,9 +97,26 @@ void HeldBlocks::join(HeldBlocks&& other) noexcept {
       (is_mine ? twice : mine->blocks).push_back(hold);
     }
     more.blocks = std::move(twice);
+    mine->frees_seen = std::min(mine->frees_seen, more.frees_seen);
     for (std::size_t i = 0; i < more.use_count; ++i) mine->note(more.uses[i]);
     mine->is_used_widely = mine->is_used_widely || more.is_used_widely;
   }
+}
+
+bool HeldBlocks::is_out_of_date() const noexcept {
+  return std::any_of(there_.begin(), there_.end(), [](const There& there) {
+    return managed_in_slot(there.device->slot) == there.device &&
+           there.device->runtime->held_frees() != there.frees_seen;
+  });
+}
+
+CUresult HeldBlocks::renew(const char* what) noexcept {
+  runtime::Status status;
+  for (There& there : there_) {
+    if (!status.ok() || managed_in_slot(there.device->slot) != there.device) continue;
+    status = there.device->runtime->renew(there.blocks, there.frees_seen, what);
+  }
+  return static_cast<CUresult>(status.code());
 }
 
 void HeldBlocks::There::note(runtime::Use use) noexcept {
@@ -141,6 +163,15 @@ void join_held(CUgraphExec instance, HeldBlocks&& held) noexcept {
 }
 HeldBlocks take_held(CUgraphExec instance) noexcept {
   return Instances::instance().take(instance);
+}
+// The driver wants one thread at a time to use an instance (CUDA runtime API, graph object thread safety), so
+// nobody misses what is taken meanwhile.
+CUresult renew_held(CUgraphExec instance, const char* what) noexcept {
+  if (!Instances::instance().is_out_of_date(instance)) return CUDA_SUCCESS;
+  HeldBlocks held = Instances::instance().take(instance);
+  const CUresult result = held.renew(what);
+  Instances::instance().add(instance, std::move(held));
+  return result;
 }
 void note_launch(CUgraphExec instance, const WorkUses& uses) noexcept {
   Instances::instance().note(instance, uses);

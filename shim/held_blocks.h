@@ -31,6 +31,10 @@ class HeldBlocks {
   CUresult hold(const char* what, FunctionRef<bool(TouchSet&)> scan) noexcept;
   /// Takes over what the other holds, and how it was used.
   void join(HeldBlocks&& other) noexcept;
+  /// Memory was freed that the object names: renew() has something to look for.
+  [[nodiscard]] bool is_out_of_date() const noexcept;
+  /// Holds what was allocated meanwhile where freed memory was that the object names. `what` as for hold().
+  CUresult renew(const char* what) noexcept;
   /// The object's work was put into a stream.
   void note(const WorkUses& uses) noexcept;
   /// Work in streams that nobody sees uses the blocks, which has ended or is in streams of this process when
@@ -45,6 +49,7 @@ class HeldBlocks {
   struct There {
     const ManagedDevice* device;
     std::vector<runtime::Hold> blocks;
+    std::uint64_t frees_seen = 0;      ///< Runtime::held_frees() that `blocks` are of
     std::array<runtime::Use, 4> uses;  ///< the newest of each stream
     std::size_t use_count = 0;
     bool is_used_widely = false;  ///< by more streams, or nobody knows by which
@@ -63,6 +68,8 @@ void add_held(CUgraphExec instance, HeldBlocks&& held) noexcept;
 void join_held(CUgraphExec instance, HeldBlocks&& held) noexcept;
 /// What it holds, which it no longer does: before its handle can come back for another.
 HeldBlocks take_held(CUgraphExec instance) noexcept;
+/// Before a launch of it: HeldBlocks::renew(). Costs a short lock where nothing was freed.
+CUresult renew_held(CUgraphExec instance, const char* what) noexcept;
 /// It was launched. Allocates nothing; a short lock.
 void note_launch(CUgraphExec instance, const WorkUses& uses) noexcept;
 

@@ -131,6 +131,7 @@ constexpr auto kAddNode = [](const auto& call, auto... args) noexcept {
 // launches.
 constexpr auto kGraphLaunch = [](const auto& call, CUgraphExec exec, CUstream stream) noexcept {
   for_each_managed([](const ManagedDevice& device) { device.runtime->obey(); });
+  if (const CUresult held = renew_held(exec, call.kName); held != CUDA_SUCCESS) return held;
   note_unseen_use(stream);
   const auto launch = [&] { return call(exec, stream); };
   const CUresult result = run_instance(call.kName, exec, launch);

@@ -3,8 +3,9 @@
 //
 //   graph_job <rounds>           the above
 //   graph_job <rounds> captures  a step of launches, then a graph of them that is captured, launched and
-//   dropped,
-//                                as programs do that capture again whenever a shape changes
+//                                dropped, as programs do that capture again whenever a shape changes
+//   graph_job <rounds> again     memory that a graph names is freed and asked for again; the graph is made
+//                                anew only where the address is another one
 
 #include <cuda_runtime.h>
 
@@ -107,11 +108,46 @@ int run_captures(int rounds) {
   return 0;
 }
 
+int run_again(int rounds) {
+  cudaStream_t stream = nullptr;
+  OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  std::vector<Word*> all;
+  for (int i = 0; i < 12; ++i) all.push_back(block());
+  cudaGraphExec_t instance = nullptr;
+  const Word* made_for = nullptr;
+  int made = 0;
+  for (int round = 0; round < rounds; ++round) {
+    OK(cudaFree(all[0]));
+    all[0] = block();
+    OK(cudaDeviceSynchronize());
+    if (all[0] != made_for) {
+      if (instance != nullptr) OK(cudaGraphExecDestroy(instance));
+      cudaGraph_t graph = nullptr;
+      OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+      launch(stream, all[1], all[0], 5);
+      OK(cudaStreamEndCapture(stream, &graph));
+      OK(cudaGraphInstantiate(&instance, graph, 0));
+      OK(cudaGraphDestroy(graph));
+      made_for = all[0];
+      ++made;
+    }
+    for (int i = 0; i < 3; ++i) {
+      OK(cudaGraphLaunch(instance, stream));
+      for (std::size_t k = 2; k < all.size(); ++k) launch(stream, all[k - 1], all[k], k);
+    }
+  }
+  OK(cudaDeviceSynchronize());
+  OK(cudaGraphExecDestroy(instance));
+  std::fprintf(stderr, "graph_job: made %d times\n", made);
+  print_sum(all);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 3;
-  if (argc > 2) return run_captures(rounds);
+  if (argc > 2) return argv[2][0] == 'a' ? run_again(rounds) : run_captures(rounds);
   cudaStream_t stream = nullptr;
   cudaStream_t other = nullptr;
   OK(cudaStreamCreate(&stream));

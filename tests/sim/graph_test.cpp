@@ -44,6 +44,22 @@ TEST_CASE("graph: a program that launches graphs runs in half of the memory it a
   }
 }
 
+TEST_CASE("graph: memory that comes again at the address that a graph names is the graph's") {
+  const std::vector<std::string> job = {"6", "again"};
+  const DeviceRun plain = run_job(1, "", {}, job);
+  REQUIRE(plain.outcome.code() == 0);
+  for (int seed = 1; seed <= seeds_of_sweep(); ++seed) {
+    INFO("seed " << seed);
+    const DeviceRun got = run_job(seed, "24MiB", {}, job);
+    INFO(got.outcome.err);
+    REQUIRE(got.outcome.code() == 0);
+    CHECK(got.outcome.out == plain.outcome.out);
+    CHECK(got.number("memory", "physical_peak_bytes") <= 24 * kMiB);
+    // Else nothing was asked of Tidepool.
+    CHECK(got.outcome.err.find("graph_job: made 1 times") != std::string::npos);
+  }
+}
+
 // The events around timed launches are asked for while the next graph is captured; in the mode that
 // cudaStreamBeginCapture has by default a capture ends with an error if anybody asks for one.
 TEST_CASE("graph: a trace with timed kernels is no matter of captures") {

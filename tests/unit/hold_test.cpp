@@ -93,6 +93,68 @@ TEST_CASE("hold: to let go of memory that was freed meanwhile does nothing to wh
   CHECK(!held.is_there());
 }
 
+TEST_CASE("hold: what is named is addresses, so who gets freed memory again is held when that is asked") {
+  Held held;
+  Runtime& runtime = held.program.runtime();
+  std::uint64_t seen = runtime.held_frees();
+  std::vector<Hold> holds = held.hold();
+  const std::vector<Hold> first = holds;
+  REQUIRE(runtime.renew(holds, seen, "test").ok());
+  CHECK(holds == first);
+  held.program.device().run_all();
+  REQUIRE(runtime.free(held.blocks[0]).ok());
+  // Nothing is there: it is looked for at each call.
+  REQUIRE(runtime.renew(holds, seen, "test").ok());
+  CHECK(holds == first);
+  CHECK(seen != runtime.held_frees());
+  REQUIRE(held.program.allocate(MiB(4)) == held.blocks[0]);
+  held.use(0);
+  held.push_out();
+  CHECK(!held.is_there());
+  REQUIRE(runtime.renew(holds, seen, "test").ok());
+  REQUIRE(holds.size() == 1);
+  CHECK(!(holds[0] == first[0]));
+  CHECK(seen == runtime.held_frees());
+  held.push_out();
+  CHECK(held.is_there());
+  // Another's memory that was freed changes nothing.
+  const std::vector<Hold> again = holds;
+  held.program.device().run_all();
+  REQUIRE(runtime.free(held.blocks[1]).ok());
+  REQUIRE(runtime.renew(holds, seen, "test").ok());
+  CHECK(holds == again);
+  runtime.let_go(holds, {}, true);
+  CHECK(StatsPage::instance().get(Metric::held_bytes) == 0);
+  CHECK(runtime.check() == nullptr);
+}
+
+TEST_CASE("hold: where freed memory was, all that is there now is held, each once") {
+  Held held;
+  Runtime& runtime = held.program.runtime();
+  const DevicePtr large = held.program.allocate(MiB(6));
+  const BlockId id = runtime.find(large.address());
+  std::uint64_t seen = runtime.held_frees();
+  std::vector<Hold> holds;
+  REQUIRE(runtime.hold({&id, 1}, "test", holds).ok());
+  held.program.device().run_all();
+  REQUIRE(runtime.free(large).ok());
+  // What comes instead is smaller, and beside it there is nothing.
+  const Hold gone{id, holds[0].life, large + MiB(2), MiB(2)};
+  const BlockId other = runtime.find(held.blocks[3].address());
+  holds.push_back({id, holds[0].life, held.blocks[3], MiB(4)});
+  holds.push_back({id, holds[0].life, held.blocks[3] + MiB(2), MiB(2)});
+  holds.push_back(gone);
+  REQUIRE(runtime.renew(holds, seen, "test").ok());
+  CHECK(std::count_if(holds.begin(), holds.end(), [&](const Hold& hold) { return hold.id == other; }) == 1);
+  CHECK(seen != runtime.held_frees());
+  REQUIRE(runtime.renew(holds, seen, "test").ok());
+  CHECK(std::count_if(holds.begin(), holds.end(), [&](const Hold& hold) { return hold.id == other; }) == 1);
+  held.push_out();
+  CHECK(StatsPage::instance().get(Metric::held_bytes) == MiB(4).count());
+  runtime.let_go(holds, {}, true);
+  CHECK(StatsPage::instance().get(Metric::held_bytes) == 0);
+}
+
 // Whoever holds a block uses it unseen: the fake device faults where the memory goes before the work has
 // ended.
 TEST_CASE("hold: a block leaves once the work that it is let go with has passed") {
