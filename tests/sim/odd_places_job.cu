@@ -1,4 +1,5 @@
-// Pointers at places where few programs have them: in packed structs that a kernel gets, and in descriptions
+// Pointers at places where few programs have them: beside the memory that they are for (arrays that count
+// from one, sums that run backwards from the end), in packed structs that a kernel gets, and in descriptions
 // of copies whose address lies elsewhere than what they copy. Between its uses other memory pushes it out.
 // Prints sums.
 //
@@ -17,7 +18,7 @@
 namespace {
 
 using Word = unsigned long long;
-constexpr std::size_t kBytes = std::size_t{4} << 20;
+constexpr std::size_t kBytes = std::size_t{4} << 20;  // whole granules: nothing is left at the end
 constexpr std::size_t kWords = kBytes / sizeof(Word);
 constexpr std::size_t kRow = 4096;
 constexpr std::size_t kRows = kBytes / kRow;
@@ -43,6 +44,15 @@ struct Add {
 };
 SIMGPU_KERNEL(add, Add, (Word * data, Word number), data, number)
 
+/// The same for data = from + first.
+struct AddBeside {
+  template <class C>
+  SIMGPU_HD static void run(C& c, Word* from, long first, Word number) {
+    Add::run(c, from + first, number);
+  }
+};
+SIMGPU_KERNEL(add_beside, AddBeside, (Word * from, long first, Word number), from, first, number)
+
 struct AddPacked {
   template <class C>
   SIMGPU_HD static void run(C& c, Packed what) {
@@ -57,6 +67,17 @@ void check(int error, const char* what) {
   std::exit(1);
 }
 #define OK(call) check(static_cast<int>(call), #call)
+
+/// How many words in front of its memory the pointer leads that a kernel gets; 0: no such way.
+long words_in_front(std::string_view way) {
+  constexpr long kFar = (1L << 20) / static_cast<long>(sizeof(Word));
+  constexpr long kAll = kWords;
+  if (way == "one-based") return 1;
+  if (way == "far-in-front") return kFar;
+  if (way == "backwards") return -kAll;
+  if (way == "far-behind") return -kAll - kFar + 1;
+  return 0;
+}
 
 CUdeviceptr address_of(const void* at) {
   return reinterpret_cast<CUdeviceptr>(at);
@@ -120,13 +141,16 @@ int main(int argc, char** argv) {
     OK(cudaMalloc(&block, kBytes));
     OK(cudaMemset(block, 0, kBytes));
   }
+  const long first = words_in_front(way);
   CUcontext context = nullptr;
   OK(cuCtxGetCurrent(&context));
   for (int round = 0; round < kRounds; ++round) {
     for (std::size_t i = 0; i < kBlocks; ++i) {
       const Word* const from = data[(i + kBlocks / 2) % kBlocks];
       const unsigned number = static_cast<unsigned>(i) + 1;
-      if (way == "packed") {
+      if (first != 0) {
+        add_beside<<<1, kThreads>>>(data[i] - first, first, number);
+      } else if (way == "packed") {
         add_packed<<<1, kThreads>>>(Packed{number, data[i]});
       } else if (way == "rows") {
         const CUDA_MEMCPY2D copy = rows(from, data[i]);

@@ -7,8 +7,10 @@
 
 namespace tidepool::test {
 
-TEST_CASE("odd places: memory that a packed struct or an offset leads to keeps its bytes") {
-  for (const char* way : {"packed", "rows", "layers", "graph"}) {
+TEST_CASE(
+    "odd places: memory that a pointer beside it, a packed struct or an offset leads to keeps its bytes") {
+  for (const char* way :
+       {"one-based", "far-in-front", "backwards", "far-behind", "packed", "rows", "layers", "graph"}) {
     for (const char* seed : {"1", "2", "3"}) {
       INFO(way << ", seed " << seed);
       const std::vector<std::string> job = {built("tests/odd_places_job"), way};

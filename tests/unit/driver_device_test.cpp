@@ -110,17 +110,6 @@ TEST_CASE("driver device: a stream that is being captured is neither recorded in
 // Between the question whether anything is captured and the call of the driver.
 TEST_CASE("driver device: a capture that another thread begins waits for the calls that do not know of it") {
   DriverTable driver = driver_of_stubs();
-  driver.cuDeviceGetAttribute = [](int* value, CUdevice_attribute attribute, CUdevice) {
-    if (g_refused_questions > 0) return --g_refused_questions, CUDA_ERROR_UNKNOWN;
-    *value = attribute == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED ? g_rdma : 0;
-    return CUDA_SUCCESS;
-  };
-  driver.cuMemCreate = [](CUmemGenericAllocationHandle* handle, std::size_t,
-                          const CUmemAllocationProp* wanted, unsigned long long) {
-    g_asked_for_rdma = wanted->allocFlags.gpuDirectRDMACapable;
-    *handle = 7;
-    return CUDA_SUCCESS;
-  };
   driver.cuCtxGetCurrent = [](CUcontext* context) {
     if (!g_capturer.joinable()) capture_elsewhere();
     *context = reinterpret_cast<CUcontext>(std::uintptr_t{1});
