@@ -28,6 +28,16 @@ class HookWorkload {
   void alloc_free(std::size_t bytes);
   /// Copies 512 bytes of numbers to the device, which are searched for addresses.
   void copy();
+  /// The launch as programs of the runtime make it.
+  void launch_ex();
+  /// Sets a block of the device to zero.
+  void fill();
+  /// The pair from the device's pool, in the order of the stream.
+  void alloc_free_async(std::size_t bytes);
+  /// Lets the stream wait for itself, by an event.
+  void wait_for_event();
+  /// Launches a graph.
+  void launch_graph();
   /// Allocates so many more blocks, which stay until the end.
   void hold(long count);
 
@@ -36,6 +46,8 @@ class HookWorkload {
 
  private:
   CUstream stream_ = nullptr;
+  CUevent event_ = nullptr;
+  CUgraphExec graph_ = nullptr;
   std::array<CUdeviceptr, kPointers> blocks_{};
   std::array<void*, kPointers> parameters_{};
   std::vector<CUdeviceptr> held_;

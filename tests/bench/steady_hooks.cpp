@@ -1,6 +1,6 @@
-// Launches, copies and pairs of allocation and free, once everything is warm, with all memory allocation
-// counted and all system calls forbidden: the kernel kills a process in strict mode (prctl(2),
-// PR_SET_SECCOMP) for any but read, write and exit.
+// What a step of a program calls over and over, once everything is warm, with all memory allocation counted
+// and all system calls forbidden: the kernel kills a process in strict mode (prctl(2), PR_SET_SECCOMP) for
+// any but read, write and exit.
 
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
@@ -54,11 +54,17 @@ constexpr int kRoundsOfTwo = 500000;
 
 using Work = void (*)(tidepool::bench::HookWorkload& program);
 
-void launch_copy_and_allocate(tidepool::bench::HookWorkload& program) {
+void do_a_step(tidepool::bench::HookWorkload& program) {
   program.launch();
+  program.launch_ex();
+  program.launch_graph();
   program.copy();
-  program.alloc_free(std::size_t{4} << 20);
-  program.alloc_free(std::size_t{64} << 10);
+  program.fill();
+  program.wait_for_event();
+  for (const std::size_t bytes : {std::size_t{4} << 20, std::size_t{64} << 10}) {
+    program.alloc_free(bytes);
+    program.alloc_free_async(bytes);
+  }
 }
 
 void say(const char* text, std::size_t size) {
@@ -115,7 +121,7 @@ int run_two() {
 
 int run_one() {
   tidepool::bench::HookWorkload program;
-  for (int i = 0; i < kWarm; ++i) launch_copy_and_allocate(program);
+  for (int i = 0; i < kWarm; ++i) do_a_step(program);
   const long before = g_allocations.load();
   if (before == 0) {
     std::fputs("steady_hooks: allocations are not counted\n", stderr);
@@ -125,7 +131,7 @@ int run_one() {
     std::perror("steady_hooks: prctl");
     return 2;
   }
-  for (int i = 0; i < kRounds; ++i) launch_copy_and_allocate(program);
+  for (int i = 0; i < kRounds; ++i) do_a_step(program);
   const bool none = g_allocations.load() == before;
   if (!none) say("steady_hooks: a hook allocated memory\n");
   return none ? 0 : 1;

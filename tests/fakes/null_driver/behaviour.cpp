@@ -117,6 +117,25 @@ NULL_EXPORT(cuMemAlloc_v2)(CUdeviceptr* out, std::size_t size) {
 NULL_EXPORT(cuPointerGetAttribute)(void*, CUpointer_attribute, CUdeviceptr) {
   return CUDA_ERROR_INVALID_VALUE;
 }
+NULL_EXPORT(cuDeviceGetMemPool)(CUmemoryPool* out, CUdevice) {
+  *out = reinterpret_cast<CUmemoryPool>(std::uintptr_t{0x3000});
+  return CUDA_SUCCESS;
+}
+NULL_EXPORT(cuDeviceGetDefaultMemPool)(CUmemoryPool* out, CUdevice device) {
+  return NULL_SYMBOL(cuDeviceGetMemPool)(out, device);
+}
+NULL_EXPORT(cuGraphGetNodes)(CUgraph, CUgraphNode*, std::size_t* count) {
+  *count = 0;
+  return CUDA_SUCCESS;
+}
+NULL_EXPORT(cuGraphNodeGetType)(CUgraphNode, CUgraphNodeType* kind) {
+  *kind = CU_GRAPH_NODE_TYPE_EMPTY;
+  return CUDA_SUCCESS;
+}
+NULL_EXPORT(cuGraphInstantiateWithFlags)(CUgraphExec* out, CUgraph, unsigned long long) {
+  *out = new_object<CUgraphExec>();
+  return CUDA_SUCCESS;
+}
 NULL_EXPORT(cuMemAddressReserve)
 (CUdeviceptr* out, std::size_t size, std::size_t, CUdeviceptr, unsigned long long) {
   *out = reserve(size);
@@ -172,6 +191,11 @@ std::span<const NullEntry> null_behaviour_entries() {
       NULL_ROW(cuMemGetInfo_v2),
       NULL_ROW(cuMemAlloc_v2),
       NULL_ROW(cuPointerGetAttribute),
+      NULL_ROW(cuDeviceGetMemPool),
+      NULL_ROW(cuDeviceGetDefaultMemPool),
+      NULL_ROW(cuGraphGetNodes),
+      NULL_ROW(cuGraphNodeGetType),
+      NULL_ROW(cuGraphInstantiateWithFlags),
       NULL_ROW(cuMemAddressReserve),
       NULL_ROW(cuMemCreate),
       NULL_ROW(cuMemGetAllocationGranularity),
