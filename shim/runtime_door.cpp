@@ -4,6 +4,7 @@
 
 #include <iterator>
 
+#include "shim/argument_registers.h"
 #include "shim/next_runtime.h"
 #include "shim/process.h"
 
@@ -126,18 +127,7 @@ asm(R"(
 .type tp_runtime_jump, @function
 tp_runtime_jump:
   .cfi_startproc
-  pushq %rdi
-  .cfi_adjust_cfa_offset 8
-  pushq %rsi
-  .cfi_adjust_cfa_offset 8
-  pushq %rdx
-  .cfi_adjust_cfa_offset 8
-  pushq %rcx
-  .cfi_adjust_cfa_offset 8
-  pushq %r8
-  .cfi_adjust_cfa_offset 8
-  pushq %r9
-  .cfi_adjust_cfa_offset 8
+)" TP_KEEP_ARGUMENTS R"(
   subq $8, %rsp
   .cfi_adjust_cfa_offset 8
   movq %rax, %rdi
@@ -145,18 +135,7 @@ tp_runtime_jump:
   call tp_runtime_target
   addq $8, %rsp
   .cfi_adjust_cfa_offset -8
-  popq %r9
-  .cfi_adjust_cfa_offset -8
-  popq %r8
-  .cfi_adjust_cfa_offset -8
-  popq %rcx
-  .cfi_adjust_cfa_offset -8
-  popq %rdx
-  .cfi_adjust_cfa_offset -8
-  popq %rsi
-  .cfi_adjust_cfa_offset -8
-  popq %rdi
-  .cfi_adjust_cfa_offset -8
+)" TP_RESTORE_ARGUMENTS R"(
   jmp *%rax
   .cfi_endproc
 .size tp_runtime_jump, .-tp_runtime_jump

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "allocator/support/message.h"
+#include "shim/argument_registers.h"
 
 namespace {
 
@@ -59,18 +60,7 @@ tp_unknown_table:
 .type tp_unknown_common, @function
 tp_unknown_common:
   .cfi_startproc
-  pushq %rdi
-  .cfi_adjust_cfa_offset 8
-  pushq %rsi
-  .cfi_adjust_cfa_offset 8
-  pushq %rdx
-  .cfi_adjust_cfa_offset 8
-  pushq %rcx
-  .cfi_adjust_cfa_offset 8
-  pushq %r8
-  .cfi_adjust_cfa_offset 8
-  pushq %r9
-  .cfi_adjust_cfa_offset 8
+)" TP_KEEP_ARGUMENTS R"(
   subq $136, %rsp
   .cfi_adjust_cfa_offset 136
   movups %xmm0, (%rsp)
@@ -93,18 +83,7 @@ tp_unknown_common:
   movups 112(%rsp), %xmm7
   addq $136, %rsp
   .cfi_adjust_cfa_offset -136
-  popq %r9
-  .cfi_adjust_cfa_offset -8
-  popq %r8
-  .cfi_adjust_cfa_offset -8
-  popq %rcx
-  .cfi_adjust_cfa_offset -8
-  popq %rdx
-  .cfi_adjust_cfa_offset -8
-  popq %rsi
-  .cfi_adjust_cfa_offset -8
-  popq %rdi
-  .cfi_adjust_cfa_offset -8
+)" TP_RESTORE_ARGUMENTS R"(
   jmp *%rax
   .cfi_endproc
 .size tp_unknown_common, .-tp_unknown_common
