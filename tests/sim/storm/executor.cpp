@@ -104,6 +104,7 @@ State::State(const Options& all_options, const Program& whole)
       host_writes(whole.operations.size()),
       issued(whole.operations.size()),
       graphs(whole.captures.size()),
+      graph_addresses(whole.captures.size()),
       pools(all_options.devices),
       tables(all_options.devices) {
   result.digests.resize(whole.operations.size());

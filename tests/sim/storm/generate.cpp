@@ -49,6 +49,7 @@ void Generator::act() {
 
 void Generator::churn(Slot& slot) {
   const bool again = chance(60);
+  if (slot.graph != kNone && has(Feature::k_renew) && chance(80)) return renew(slot);
   if (slot.buffer != kNone) {
     release(slot);
     if (!again) return;
@@ -77,6 +78,12 @@ void Generator::allocate(Slot& slot) {
 
 void Generator::release(Slot& slot) {
   if (slot.graph != kNone) drop_graph(slot.graph);
+  free(slot);
+  live_ -= weight(buffer(slot).bytes);
+  slot = Slot{};
+}
+
+void Generator::free(const Slot& slot) {
   const Buffer& old = buffer(slot);
   const bool stream_ordered = old.home != Home::kMalloc;
   const bool asynchronous = stream_ordered ? !chance(20) : has(Feature::k_async) && chance(10);
@@ -84,12 +91,28 @@ void Generator::release(Slot& slot) {
   made.asynchronous = asynchronous;
   made.to = whole(slot);
   emit(std::move(made));
-  live_ -= weight(old.bytes);
-  slot = Slot{};
+}
+
+void Generator::renew(Slot& slot) {
+  free(slot);
+  const Buffer& same = buffer(slot);
+  Operation made = operation(Kind::kAllocate, same.home == Home::kMalloc ? kNone : stream(same.device));
+  made.to = whole(slot);
+  emit(std::move(made));
+  fill(slot);
+  // Made anew only if the address is another one.
+  Operation capture = operation(Kind::kCapture);
+  capture.graph = slot.graph;
+  capture.nodes = program_.operations[program_.captures[slot.graph]].nodes;
+  emit(std::move(capture));
 }
 
 void Generator::initialise(Slot& slot) {
   if (has(Feature::k_memset) && chance(20)) return memset(slot);
+  fill(slot);
+}
+
+void Generator::fill(Slot& slot) {
   Operation made = operation(Kind::kFill, stream(buffer(slot).device));
   made.to = whole(slot);
   made.salt = static_cast<std::uint32_t>(random_()) | 1;

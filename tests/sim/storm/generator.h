@@ -168,7 +168,11 @@ class Generator {
   void churn(Slot& slot);
   void allocate(Slot& slot);
   void release(Slot& slot);
+  void free(const Slot& slot);
+  /// Frees what a graph names and allocates it again, as the graph's.
+  void renew(Slot& slot);
   void initialise(Slot& slot);
+  void fill(Slot& slot);
   void launch();
   void memset(Slot& slot);
   void copy();

@@ -55,7 +55,8 @@ enum class Kind : std::uint8_t {
   kStreamDestroy,
   kSynchronize,  ///< the host waits for the stream, or, without one, for the device
   kAsk,          ///< memory information, attributes of `from[0]`
-  kCapture,      ///< a graph of `nodes` (operations without an order among them but the list's)
+  kCapture,      ///< a graph of `nodes` (operations without an order among them but the list's); where there
+                 ///< is one already, only if their memory is elsewhere now
   kGraphLaunch,
   kGraphDestroy,
 };

@@ -63,6 +63,17 @@ void Worker::tell_difference(const unsigned char* read, std::size_t bytes) const
 }
 
 void Worker::capture(const Operation& operation) {
+  std::vector<unsigned char*> addresses;
+  for (const Operation& node : operation.nodes) {
+    addresses.push_back(at(node.to));
+    for (const Region& region : node.from) addresses.push_back(at(region));
+  }
+  cudaGraphExec_t& instance = all_.graphs[operation.graph];
+  if (instance != nullptr) {
+    if (addresses == all_.graph_addresses[operation.graph]) return;
+    ok(cudaGraphExecDestroy(instance), "cudaGraphExecDestroy");
+  }
+  all_.graph_addresses[operation.graph] = std::move(addresses);
   cudaStream_t stream = nullptr;
   cudaGraph_t graph = nullptr;
   const bool alone = all_.options.threads == 1 && operation.nodes.size() % 2 == 0;
@@ -71,7 +82,7 @@ void Worker::capture(const Operation& operation) {
      "cudaStreamBeginCapture");
   for (const Operation& node : operation.nodes) enqueue(node, stream);
   ok(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
-  ok(cudaGraphInstantiate(&all_.graphs[operation.graph], graph, 0), "cudaGraphInstantiate");
+  ok(cudaGraphInstantiate(&instance, graph, 0), "cudaGraphInstantiate");
   ok(cudaGraphDestroy(graph), "cudaGraphDestroy");
   ok(cudaStreamDestroy(stream), "cudaStreamDestroy");
 }

@@ -43,9 +43,10 @@ struct State {
   std::vector<HostWrite> host_writes;     ///< by operation
   std::vector<std::atomic<bool>> issued;  ///< by operation
   std::vector<cudaGraphExec_t> graphs;
-  std::vector<cudaMemPool_t> pools;  ///< by device
-  std::vector<Sources*> tables;      ///< by device: one for each operation, if there are any by table
-  Sources* host_tables = nullptr;    ///< by operation; pinned
+  std::vector<std::vector<unsigned char*>> graph_addresses;  ///< by graph: what its nodes name
+  std::vector<cudaMemPool_t> pools;                          ///< by device
+  std::vector<Sources*> tables;    ///< by device: one for each operation, if there are any by table
+  Sources* host_tables = nullptr;  ///< by operation; pinned
   Result result;
 };
 
