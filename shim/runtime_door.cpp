@@ -7,6 +7,7 @@
 #include "shim/argument_registers.h"
 #include "shim/next_runtime.h"
 #include "shim/process.h"
+#include "shim/real_driver.h"
 
 #if !defined(__x86_64__)
 #error "the entry stubs below are written for x86-64"
@@ -38,6 +39,9 @@ namespace {
 
 constexpr int kSymbolNotFound = 302;  // cudaErrorSharedObjectSymbolNotFound
 constexpr int kNcclCudaError = 1;     // ncclUnhandledCudaError
+// cudaErrorInsufficientDriver: also where there is none. A runtime that finds no driver calls nothing of ours
+// that could tell.
+constexpr int kNoDriver = 35;
 
 struct ThreadMark {
   RuntimeMark mark;
@@ -87,7 +91,10 @@ struct Door<H, int(A...)> {
       return keep_named(H, pointers) ? next(args...) : kNcclCudaError;
     }
     const MarkGuard guard({caller, H}, reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)));
-    return next(args...);
+    const int result = next(args...);
+    if (result == kNoDriver) [[unlikely]]
+      (void)real_driver();  // says so, once
+    return result;
   }
 };
 

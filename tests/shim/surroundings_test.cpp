@@ -1,6 +1,7 @@
 // Surroundings in which nothing can be managed: the program runs, and one line says why.
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 
 #include "tests/process/child_process.h"
 #include "tests/process/pattern.h"
@@ -23,27 +24,42 @@ Outcome bare(std::vector<std::string> words, const std::string& behind = "", Var
   return run({std::move(words), "", variables, false, false});
 }
 
+const std::string kNoDriver =
+    "tidepool #.#s I TP1001 no CUDA driver (libcuda.so.1: cannot open shared object file: No such file or "
+    "directory). "
+    "The program runs without Tidepool.\n";
+
 /// Calls a driver function that the library exports, in a process without a driver.
 const std::vector<std::string> kCallWithoutDriver = {
     "/usr/bin/python3", "-c",
     "import ctypes; print(ctypes.CDLL('" + kLibrary + "')['cuMemFree_v2'](ctypes.c_ulonglong(0)) != 0)"};
 
 TEST_CASE("surroundings: without a driver the program runs, and one line says so", "[plain]") {
-  const std::string line =
-      "tidepool #.#s I TP1001 no CUDA driver (libcuda.so.1: cannot open shared object file: No such file or "
-      "directory). "
-      "The program runs without Tidepool.\n";
   const Outcome got = bare(kCallWithoutDriver);
   CHECK(got.code() == 0);
   CHECK(got.out == "True\n");
-  CHECK(matches(got.err, line));
+  CHECK(matches(got.err, kNoDriver));
   std::vector<std::string> words = {kTidepool, "run"};
   words.insert(words.end(), kCallWithoutDriver.begin(), kCallWithoutDriver.end());
   const Outcome run_so = run({words, "", {}, false, false});
   CHECK(run_so.code() == 0);
   CHECK(run_so.out == "True\n");
-  CHECK(matches(run_so.err, line));
+  CHECK(matches(run_so.err, kNoDriver));
   CHECK(bare(kCallWithoutDriver, "", {{"TIDEPOOL_QUIET", "1"}}).err.empty());
+}
+
+// Whoever links the vendor's runtime calls nothing of the driver's where there is none.
+TEST_CASE("surroundings: a program of the CUDA runtime is told of the missing driver as well", "[plain]") {
+  const std::string probe = built("tests/device_count_probe");
+  if (!std::filesystem::exists(probe)) {
+    WARN("not tested: the toolkit has no libcudart.so");
+    return;
+  }
+  for (const Outcome& got : {bare({probe}), run({{kTidepool, "run", probe}, "", {}, false, false})}) {
+    CHECK(got.code() == 0);
+    CHECK(got.out == "cudaErrorInsufficientDriver\n");
+    CHECK(matches(got.err, kNoDriver));
+  }
 }
 
 TEST_CASE("surroundings: where events find no room one line says that nothing is logged", "[plain]") {
