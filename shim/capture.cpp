@@ -6,6 +6,7 @@
 #include <new>
 #include <vector>
 
+#include "shim/ask.h"
 #include "shim/managed.h"
 #include "shim/process.h"
 #include "shim/real_driver.h"
@@ -92,6 +93,25 @@ void capture_ended(CUstream stream, bool per_thread) noexcept {
     if (known.stream != stream) return false;
     return !is_threads || (known.thread == &t_depth && known.context == context);
   });
+}
+
+// CUDA programming guide, "Prohibited and Unhandled Operations": it is invalid to query a stream that is
+// captured, and an invalid operation invalidates the graph. Beside that the call does nothing; should the
+// capture have ended meanwhile, it does not wait.
+CUresult spoil_capture(CUstream stream, bool per_thread, CUresult result) noexcept {
+  const auto query = active_driver().cuStreamQuery;
+  const auto ask = active_driver().runtime.cuStreamIsCapturing;
+  if (query == nullptr || runtime::captures_under_way.load(std::memory_order_relaxed) == 0) return result;
+  stream = named(stream, per_thread);
+  for (int tries = 0; tries < 3; ++tries) {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    const CUresult asked = ask_again([&] { return ask(stream, &status); });
+    // A query of the legacy stream, which has no answer now, would end captures of other streams.
+    if (asked != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_ACTIVE) break;
+    const RelaxedCapture relaxed;  // or those of other threads would end with it
+    if (relaxed.ok()) (void)query(stream);
+  }
+  return result;
 }
 
 void forget_captures_of(CUcontext context) noexcept {

@@ -24,6 +24,12 @@ void capture_has_begun(bool has_begun, CUstream stream, bool per_thread) noexcep
 /// The capture in the stream has ended, for which end_capture or the stream's destruction was called.
 /// Nothing if there is none.
 void capture_ended(CUstream stream, bool per_thread) noexcept;
+/// Work of the program's that was to go into the graph was refused, and nothing has been asked of the driver:
+/// the capture becomes invalid, as by any call that fails in it, so that the program learns at its end that
+/// the graph is not what it asked for. Other captures do not notice. Nothing if the stream is not captured.
+/// `result` is what the program is answered, and is returned.
+CUresult spoil_capture(CUstream stream, bool per_thread, CUresult result) noexcept;
+
 /// The context has ended, and the captures in its streams with it.
 void forget_captures_of(CUcontext context) noexcept;
 

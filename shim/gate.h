@@ -54,7 +54,13 @@ template <class Enqueue>
                                             runtime::WorkName what, Enqueue&& enqueue,
                                             Reach reach = Reach::kProgram) noexcept {
   if (is_capturing(stream, per_thread)) [[unlikely]] {
-    return static_cast<CUresult>(runtime.call_captured(ids, what, enqueue));
+    bool is_refused = true;
+    const auto capture = [&] {
+      is_refused = false;
+      return static_cast<int>(enqueue());
+    };
+    const auto result = static_cast<CUresult>(runtime.call_captured(ids, what, capture));
+    return is_refused ? spoil_capture(stream, per_thread, result) : result;
   }
   if (!is_followed(stream)) [[unlikely]] {
     if (reach == Reach::kCopies) let_stream_in(stream);

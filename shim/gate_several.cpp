@@ -107,7 +107,15 @@ CUresult pass(const TouchedDevices& touched, CUstream stream, bool per_thread, W
   const ManagedDevice* const home = home_of(stream);
   if (home != nullptr && reach == Reach::kCopies) let_home_in(touched.all(), *home);
   if (home == nullptr && reach == Reach::kCopies) let_stream_in(stream);
-  if (is_capturing(stream, per_thread)) return call_captured(touched.all(), what, enqueue);
+  if (is_capturing(stream, per_thread)) {
+    bool is_refused = true;
+    const auto capture = [&] {
+      is_refused = false;
+      return enqueue();
+    };
+    const CUresult result = call_captured(touched.all(), what, capture);
+    return is_refused ? spoil_capture(stream, per_thread, result) : result;
+  }
   if (home == nullptr) {
     const CUresult kept = keep_blocks(touched, what);
     return kept == CUDA_SUCCESS ? enqueue() : kept;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "allocator/support/message.h"
+#include "shim/ask.h"
 #include "shim/capture.h"
 #include "shim/make_way.h"
 #include "shim/managed.h"
@@ -121,19 +122,23 @@ Bytes held_by_graphs(CUdevice device) noexcept {
 void add_demands(CUgraph graph, Demands& demands) noexcept {
   const RealDriver& driver = active_driver();
   std::size_t count = 0;
-  if (driver.cuGraphGetNodes(graph, nullptr, &count) != CUDA_SUCCESS || count == 0) return;
+  const auto ask = [&](CUgraphNode* nodes) {
+    return ask_again([&] { return driver.cuGraphGetNodes(graph, nodes, &count); }) == CUDA_SUCCESS;
+  };
+  if (!ask(nullptr) || count == 0) return;
   std::vector<CUgraphNode> nodes(count);
-  if (driver.cuGraphGetNodes(graph, nodes.data(), &count) != CUDA_SUCCESS) return;
+  if (!ask(nodes.data())) return;
   for (CUgraphNode node : nodes) {
     CUgraphNodeType kind{};
-    if (driver.cuGraphNodeGetType(node, &kind) != CUDA_SUCCESS) continue;
+    if (ask_again([&] { return driver.cuGraphNodeGetType(node, &kind); }) != CUDA_SUCCESS) continue;
     CUgraph child = nullptr;
     CUDA_MEM_ALLOC_NODE_PARAMS params{};
     if (kind == CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
-        driver.cuGraphMemAllocNodeGetParams(node, &params) == CUDA_SUCCESS) {
+        ask_again([&] { return driver.cuGraphMemAllocNodeGetParams(node, &params); }) == CUDA_SUCCESS) {
       add_to(demands, params.poolProps.location.id, Bytes(params.bytesize));
     } else if (kind == CU_GRAPH_NODE_TYPE_GRAPH &&
-               driver.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS) {
+               ask_again([&] { return driver.cuGraphChildGraphNodeGetGraph(node, &child); }) ==
+                   CUDA_SUCCESS) {
       add_demands(child, demands);
     }
   }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "shim/arg_scan.h"
+#include "shim/ask.h"
 #include "shim/copy_extent.h"
 #include "shim/payload.h"
 #include "shim/real_driver.h"
@@ -27,20 +28,22 @@ void scan_batch(const CUstreamBatchMemOpParams* operations, unsigned count, Touc
 // What a node is given, by the driver's question for its kind.
 template <class Params, class Ask>
 bool scan_asked(Ask* ask, CUgraphNode node, TouchSet& set) noexcept {
+  if (ask == nullptr) return false;
   Params params{};
-  return ask != nullptr && ask(node, &params) == CUDA_SUCCESS && scan_node(params, set);
+  return ask_again([&] { return ask(node, &params); }) == CUDA_SUCCESS && scan_node(params, set);
 }
 
 bool scan_child(CUgraphNode node, TouchSet& set) noexcept {
   CUgraph child = nullptr;
   const auto ask = active_driver().cuGraphChildGraphNodeGetGraph;
-  return ask != nullptr && ask(node, &child) == CUDA_SUCCESS && scan_graph(child, set);
+  if (ask == nullptr) return false;
+  return ask_again([&] { return ask(node, &child); }) == CUDA_SUCCESS && scan_graph(child, set);
 }
 
 bool scan_any(CUgraphNode node, TouchSet& set) noexcept {
   const RealDriver& driver = active_driver();
   CUgraphNodeType kind{};
-  if (driver.cuGraphNodeGetType(node, &kind) != CUDA_SUCCESS) return false;
+  if (ask_again([&] { return driver.cuGraphNodeGetType(node, &kind); }) != CUDA_SUCCESS) return false;
   switch (kind) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
       return scan_asked<CUDA_KERNEL_NODE_PARAMS>(driver.cuGraphKernelNodeGetParams_v2, node, set);
@@ -73,9 +76,12 @@ bool scan_graph(CUgraph graph, TouchSet& set) noexcept {
   const RealDriver& driver = active_driver();
   if (driver.cuGraphGetNodes == nullptr || driver.cuGraphNodeGetType == nullptr) return false;
   std::size_t count = 0;
-  if (driver.cuGraphGetNodes(graph, nullptr, &count) != CUDA_SUCCESS) return false;
+  const auto ask = [&](CUgraphNode* nodes) {
+    return ask_again([&] { return driver.cuGraphGetNodes(graph, nodes, &count); }) == CUDA_SUCCESS;
+  };
+  if (!ask(nullptr)) return false;
   std::vector<CUgraphNode> nodes(count);
-  if (count != 0 && driver.cuGraphGetNodes(graph, nodes.data(), &count) != CUDA_SUCCESS) return false;
+  if (count != 0 && !ask(nodes.data())) return false;
   for (CUgraphNode node : nodes) {
     if (!scan_any(node, set)) return false;
   }

@@ -179,7 +179,7 @@ CUresult gate(const C& call, CUstream stream, Waits waits, Collect&& collect_all
 
 constexpr auto kGated = [](const auto& call, auto... args) noexcept {
   const CUresult kept = keep_named_by_call(call.kName, args...);
-  if (kept != CUDA_SUCCESS) return kept;
+  if (kept != CUDA_SUCCESS) return spoil_capture(last_stream(args...), call.kPerThread, kept);
   constexpr Waits kWaits = kHasStream<decltype(args)...> ? Waits::kNo : Waits::kYes;
   return gate(
       call, last_stream(args...), kWaits, [&](auto& set) { (collect(set, args), ...); },
@@ -221,7 +221,7 @@ constexpr auto kBatch = [](const auto& call, CUdeviceptr* to, CUdeviceptr* from,
   if (to == nullptr || from == nullptr) return forward();
   for (std::size_t i = 0; sizes != nullptr && i < count; ++i) {
     const CUresult kept = keep_named_in(payload_of(to[i], from[i], sizes[i]), call.kName);
-    if (kept != CUDA_SUCCESS) return kept;
+    if (kept != CUDA_SUCCESS) return spoil_capture(last_stream(rest...), call.kPerThread, kept);
   }
   const auto collect_all = [&](auto& set) {
     for (std::size_t i = 0; i < count; ++i) {
@@ -238,7 +238,7 @@ constexpr auto kBatch3D = [](const auto& call, std::size_t count, CUDA_MEMCPY3D_
   if (operations == nullptr) return forward();
   for (std::size_t i = 0; i < count; ++i) {
     const CUresult kept = keep_named_in(payload_of(operations[i]), call.kName);
-    if (kept != CUDA_SUCCESS) return kept;
+    if (kept != CUDA_SUCCESS) return spoil_capture(last_stream(rest...), call.kPerThread, kept);
   }
   const auto collect_all = [&](auto& set) {
     for (std::size_t i = 0; i < count; ++i) {

@@ -40,16 +40,17 @@ constexpr auto kKeepArgument = [](const auto& call, auto... args) noexcept {
   } else {
     value = address;
   }
-  if (const CUresult kept = keep(value, call.kName); kept != CUDA_SUCCESS) return kept;
+  const CUresult kept = keep(value, call.kName);
   // The memory is in use in this stream's context from now on; a free has to wait for it.
   if constexpr (std::is_same_v<std::tuple_element_t<0, std::tuple<decltype(args)...>>, CUstream>) {
     const CUstream stream = std::get<0>(std::tuple(args...));
+    if (kept != CUDA_SUCCESS) return spoil_capture(stream, call.kPerThread, kept);
     note_unseen_use(stream);
     const CUresult result = call(args...);
     note_work(stream, call.kPerThread);
     return result;
   } else {
-    return call(args...);
+    return kept == CUDA_SUCCESS ? call(args...) : kept;
   }
 };
 
@@ -57,7 +58,8 @@ constexpr auto kKeepArgument = [](const auto& call, auto... args) noexcept {
 constexpr auto kStoreWord = [](const auto& call, CUstream stream, CUdeviceptr at, cuuint64_t value,
                                unsigned flags) noexcept {
   const CUresult kept = keep_named_by(value, call.kName);
-  return kept == CUDA_SUCCESS ? kKeepArgument<1>(call, stream, at, value, flags) : kept;
+  if (kept != CUDA_SUCCESS) return spoil_capture(stream, call.kPerThread, kept);
+  return kKeepArgument<1>(call, stream, at, value, flags);
 };
 
 constexpr auto kBatchMemOp = [](const auto& call, CUstream stream, unsigned count,
@@ -65,7 +67,7 @@ constexpr auto kBatchMemOp = [](const auto& call, CUstream stream, unsigned coun
   for (unsigned i = 0; operations != nullptr && i < count; ++i) {
     CUresult kept = keep(address_of(operations[i]), call.kName);
     if (kept == CUDA_SUCCESS) kept = keep_named_by(value_of(operations[i]), call.kName);
-    if (kept != CUDA_SUCCESS) return kept;
+    if (kept != CUDA_SUCCESS) return spoil_capture(stream, call.kPerThread, kept);
   }
   note_unseen_use(stream);
   const CUresult result = call(stream, count, operations, flags);

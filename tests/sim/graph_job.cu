@@ -143,10 +143,55 @@ int run_again(int rounds) {
   return 0;
 }
 
+/// With an instance that names 12 MiB, work on 8 MiB more is captured: a launch, then a copy of a table.
+/// Prints how the calls and the captures end; beside them another stream is captured.
+int run_refused() {
+  cudaStream_t stream = nullptr;
+  cudaStream_t beside = nullptr;
+  OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  OK(cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking));
+  std::vector<Word*> all;
+  for (int i = 0; i < 5; ++i) all.push_back(block());
+  Word* table = nullptr;
+  OK(cudaMalloc(&table, 64));
+  const std::array<Word*, 2> entries = {all[3], all[4]};
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t instance = nullptr;
+  OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  launch(stream, all[0], all[1], 1);
+  launch(stream, all[1], all[2], 1);
+  OK(cudaStreamEndCapture(stream, &graph));
+  OK(cudaGraphInstantiate(&instance, graph, 0));
+  for (const bool is_copy : {false, true}) {
+    cudaGraph_t other = nullptr;
+    OK(cudaStreamBeginCapture(beside, cudaStreamCaptureModeThreadLocal));
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    launch(beside, all[0], all[1], 1);
+    int refused = 0;
+    if (is_copy) {
+      refused = cudaMemcpyAsync(table, entries.data(), sizeof entries, cudaMemcpyHostToDevice, stream);
+    } else {
+      mix<<<kBlocks, kThreads, 0, stream>>>(all[3], all[4], 1);
+      refused = cudaGetLastError();
+    }
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    OK(cudaStreamIsCapturing(stream, &status));
+    const int ended = cudaStreamEndCapture(stream, &graph);
+    (void)cudaGetLastError();
+    std::size_t nodes = 0;
+    OK(cudaStreamEndCapture(beside, &other));
+    OK(cudaGraphGetNodes(other, nullptr, &nodes));
+    std::printf("call %d status %d end %d graph %s beside %zu\n", refused, static_cast<int>(status), ended,
+                graph != nullptr ? "yes" : "no", nodes);
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 3;
+  if (argc > 2 && argv[2][0] == 'r') return run_refused();
   if (argc > 2) return argv[2][0] == 'a' ? run_again(rounds) : run_captures(rounds);
   cudaStream_t stream = nullptr;
   cudaStream_t other = nullptr;

@@ -118,6 +118,36 @@ TEST_CASE("graph: what its nodes name must fit") {
   CHECK(got.outcome.err.find("out of memory") != std::string::npos);
 }
 
+// CUDA: what fails in a capture makes it invalid, so that nobody launches a graph which lacks something.
+TEST_CASE("graph: work that is refused in a capture makes it invalid, and no other capture") {
+  const std::vector<std::string> program = {built("tests/graph_job"), "1", "refused"};
+  const DeviceRun plain = run_on_device({}, {}, program);
+  INFO(plain.outcome.err);
+  CHECK(plain.outcome.out ==
+        "call 0 status 1 end 0 graph yes beside 1\ncall 0 status 1 end 0 graph yes beside 1\n");
+  const DeviceRun got = run_on_device({}, {"--device-budget", "16MiB"}, program);
+  INFO(got.outcome.err);
+  CHECK(got.outcome.out ==
+        "call 2 status 2 end 901 graph no beside 1\ncall 2 status 2 end 901 graph no beside 1\n");
+}
+
+TEST_CASE("graph: a question about its nodes that fails once is asked again") {
+  const DeviceRun plain = run_job(1, "");
+  for (const char* question : {"cuGraphGetNodes nth=1", "cuGraphGetNodes nth=2", "cuGraphNodeGetType nth=1",
+                               "cuGraphKernelNodeGetParams nth=1", "cuGraphMemcpyNodeGetParams nth=1"}) {
+    INFO(question);
+    const ScratchFolder folder;
+    write_file(folder / "plan", std::string(question) + " return=CUDA_ERROR_UNKNOWN\n");
+    const DeviceRun got = run_on_device({"--faults", folder / "plan"}, {"--device-budget", "32MiB"},
+                                        {built("tests/graph_job"), "3"});
+    INFO(got.outcome.err);
+    CHECK(got.outcome.err.find("fault plan, line 1") != std::string::npos);
+    CHECK(got.outcome.err.find("TP21") == std::string::npos);
+    CHECK(got.outcome.code() == 0);
+    CHECK(got.outcome.out == plain.outcome.out);
+  }
+}
+
 TEST_CASE("graph: a capture that does not fit is refused with a budget that is enough at once") {
   const auto with_budget = [](const char* budget) {
     return run_on_device({}, {"--device-budget", budget}, {built("tests/graph_job"), "1", "captures"});
