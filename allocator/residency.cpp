@@ -149,7 +149,8 @@ Status Residency::bring_all(std::span<const BlockId> set, WorkName what) noexcep
   Bytes absent;
   Bytes staying;  // of the set; what else stays is in the set's way
   Bytes in_the_way;
-  {
+  const auto measure = [&] {
+    whole = absent = staying = Bytes();
     const std::lock_guard guard(kept_lock_);
     for (const BlockId id : wanted_) {
       const Block& block = arena_.block(id);
@@ -160,7 +161,9 @@ Status Residency::bring_all(std::span<const BlockId> set, WorkName what) noexcep
       if (state == BlockState::kReserved || state == BlockState::kOut) absent += block.span - block.backed();
     }
     in_the_way = kept() - staying;
-  }
+  };
+  measure();
+  if (!fits(whole + in_the_way) && let_go_unneeded()) measure();
   if (!fits(whole + in_the_way)) return refuse_set(what, whole, in_the_way);
   if (const std::uint64_t moving = (whole - staying).count();
       moving > largest_set_.load(std::memory_order_relaxed)) {

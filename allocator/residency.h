@@ -68,6 +68,8 @@ class Residency {
   /// A freed pair for an allocation of `requested` bytes: the same span, or one with at most an eighth
   /// wasted. `stream`: in whose order the memory will be used first; null for use at once anywhere.
   BlockId take_freed(Bytes requested, Bytes span, Stream* stream) noexcept;
+  /// It is not given to the program: as if it had not been taken. It is not counted.
+  void undo_take(BlockId id) noexcept;
   /// A block at an address of its own, without memory. Where addresses are short, freed blocks give theirs
   /// up, which waits for work that may use them. kOutOfMemory: there are none.
   DeviceResult<BlockId> new_block(Bytes requested, Bytes span) noexcept;
@@ -149,6 +151,14 @@ class Residency {
     look_ = look;
     keeper_ = self;
   }
+  /// Where memory would be refused, who is asked to let blocks go that are kept by now for nothing but
+  /// caution (NamedBlocks): `give` says whether it had any. Runs in the slow path as well and must not come
+  /// back here.
+  void on_shortage(bool (*give)(void* self), void* self) noexcept {
+    let_go_unneeded_ = give;
+    cautious_ = self;
+  }
+  bool let_go_unneeded() noexcept { return let_go_unneeded_ != nullptr && let_go_unneeded_(cautious_); }
   /// Everything is to stay on the device from now on: what is allocated after this must be kept, and what
   /// was allocated before by whoever calls it. Several threads may be at it.
   void begin_freeze() noexcept { freezing_.fetch_add(1, std::memory_order_seq_cst); }
@@ -274,7 +284,6 @@ class Residency {
   Status free_by(BlockId id, Order&& order) noexcept;
   bool move_to_freed(Block& block, StateWord word, Use last) noexcept;
   bool order_after_last_life(Stream& stream, const Block& block) noexcept;
-  void undo_take(BlockId id) noexcept;
   void uncount(Block& block) noexcept;
   bool count_kept(Block& block, Promise* promise, bool is_for_good) noexcept;
   void release_kept(Block& block) noexcept;
@@ -354,6 +363,8 @@ class Residency {
   bool (*grow_)(void* self, Bytes limit) = nullptr;
   Surroundings (*look_)(void* self) = nullptr;
   void* keeper_ = nullptr;
+  bool (*let_go_unneeded_)(void* self) = nullptr;
+  void* cautious_ = nullptr;
   std::deque<Eviction> evictions_;    // turnstile
   std::deque<Incoming> incoming_;     // turnstile
   std::deque<Lost> lost_;             // turnstile

@@ -60,6 +60,8 @@ Runtime::Runtime(Device& device, std::unique_ptr<Arena> arena, const Options& op
       host_(device, host_budget, Arena::kChunk, kHostChunk),
       streams_(device),
       residency_(device, *arena_, pool_, host_, streams_, sums_, options.check),
+      tables_(AddressTables::instance()),
+      named_(*arena_, residency_, tables_),
       slabs_(*arena_, residency_, streams_),
       epochs_(EpochRegistry::instance()),
       listener_(device.number()),
@@ -72,6 +74,8 @@ Runtime::Runtime(Device& device, std::unique_ptr<Arena> arena, const Options& op
                        return Residency::Surroundings{runtime.outside(), runtime.allocated()};
                      },
                      this);
+  residency_.on_shortage([](void* self) { return static_cast<NamedBlocks*>(self)->let_go_of_unnamed(); },
+                         &named_);
   if (options.check == CheckLevel::kUnmap) pool_.attend_always();
   // A thread's own default streams end with the thread.
   (void)epochs_.add_exit_hook([](void* self) { static_cast<Runtime*>(self)->streams_.retire_thread(); },
@@ -86,6 +90,7 @@ Runtime::~Runtime() {
 void Runtime::leave() noexcept {
   epochs_.remove_exit_hook(this);
   listener_.close();
+  tables_.forget(arena_->base().address(), (arena_->base() + arena_->size()).address());
   for (const Metric held :
        {Metric::allocated_bytes, Metric::device_resident_bytes, Metric::kept_bytes, Metric::held_bytes,
         Metric::host_bytes, Metric::device_handles, Metric::host_pinned_bytes, Metric::host_holes,
@@ -114,13 +119,13 @@ void Runtime::publish_allocated() noexcept {
 // that leaves before the other has arrived. Counts first and checks then, so that two threads cannot both
 // take the last room.
 bool Runtime::reserve(Bytes span) noexcept {
-  const Bytes movable = pool_.limit() - residency_.kept();
   block_bytes_.fetch_add(span.count(), std::memory_order_relaxed);
   const Bytes total = allocated();
   const Bytes exchange = total <= pool_.limit() ? Bytes() : std::max(residency_.largest(), span) * 2;
   const bool fits = total <= pool_.limit();
   const bool is_held = fits || residency_.fits(total + exchange - host_.budget());
-  if (!is_held || (span > movable && !residency_.fits(residency_.kept() + span))) {
+  const auto may_come = [&] { return residency_.fits(residency_.kept() + span); };
+  if (!is_held || (!may_come() && !(residency_.let_go_unneeded() && may_come()))) {
     block_bytes_.fetch_sub(span.count(), std::memory_order_relaxed);
     return false;
   }
@@ -200,7 +205,12 @@ DeviceResult<DevicePtr> Runtime::allocate_block(Bytes size, Stream* stream, std:
   const Bytes span = size.round_up(Arena::kChunk);
   if (!reserve(span)) return Err{residency_.refuse(span)};
   if (allocated() > pool_.limit()) prepare_hashes();
+  const bool is_anything_named = tables_.any();
   BlockId id = residency_.take_freed(size, span, stream);
+  if (is_anything_named && id != kNoBlock && !may_serve(id)) [[unlikely]] {
+    residency_.undo_take(id);
+    id = kNoBlock;
+  }
   if (id == kNoBlock) {
     const DeviceResult<BlockId> added = residency_.new_block(size, span);
     if (!added.ok()) {
@@ -213,21 +223,11 @@ DeviceResult<DevicePtr> Runtime::allocate_block(Bytes size, Stream* stream, std:
   block_bytes_.fetch_add((block.span - span).count(), std::memory_order_relaxed);
   block.tag.store(tag, std::memory_order_relaxed);
   residency_.count(block);
-  if (span >= min_block_ && !residency_.freezing()) return block.base;
-  if (const Status status = keep_new(id, size); !status.ok()) return Err{status};
+  const bool is_to_be_kept = span < min_block_ || residency_.freezing();
+  if (!is_to_be_kept && !is_anything_named) return block.base;
+  const Status status = is_to_be_kept ? keep_new(id, size) : hold_new(id, size);
+  if (!status.ok()) return Err{status};
   return block.base;
-}
-
-Status Runtime::keep_new(BlockId id, Bytes size) noexcept {
-  const Bytes span = arena_->block(id).span;
-  Residency::Promise room(residency_, span);
-  const bool has_room = residency_.freezing() || room.holds();
-  const Status status =
-      has_room ? residency_.keep({&id, 1}, "allocation", &room) : residency_.refuse_to_keep(size);
-  if (status.ok()) return kOk;
-  (void)residency_.free(id, Use());
-  unreserve(span);
-  return status;
 }
 
 Status Runtime::free(DevicePtr at) noexcept {
@@ -235,6 +235,7 @@ Status Runtime::free(DevicePtr at) noexcept {
   if (id == kNoBlock) return kInvalidValue;
   Status status = streams_.wait_device();
   if (!status.ok()) return status;
+  if (tables_.any()) forget_words(at);
   const Block& block = arena_->block(id);
   status = kInvalidValue;
   if (block.slab.load(std::memory_order_acquire) != nullptr) {
@@ -254,6 +255,7 @@ Status Runtime::free_in(DevicePtr at, StreamHandle handle) noexcept {
   const BlockId id = arena_->find(at.address());
   if (id == kNoBlock) return kInvalidValue;
   if (const Status lost = device_status(); !lost.ok()) return lost;
+  if (tables_.any()) forget_words(at);
   const Block& block = arena_->block(id);
   Status status = kInvalidValue;
   if (block.slab.load(std::memory_order_acquire) != nullptr) {
@@ -348,40 +350,10 @@ void Runtime::note_other_use(Block& block, Use use) noexcept {
   block.used_widely.store(true, std::memory_order_release);
 }
 
-Status Runtime::keep(DevicePtr at, WorkName what) noexcept {
-  const BlockId id = arena_->find(at.address());
-  if (id == kNoBlock) return kInvalidValue;
-  return keep({&id, 1}, what);
-}
-
 std::vector<BlockId> Runtime::live_blocks() const {
   std::vector<BlockId> live;
   arena_->for_each_allocated([&](BlockId id, const Block&) { live.push_back(id); });
   return live;
-}
-
-Status Runtime::freeze(WorkName what) noexcept {
-  if (frozen()) return kOk;
-  // Before the look: a block that is not in the table yet is kept by who allocates it.
-  residency_.begin_freeze();
-  const Status status = keep_all(what);
-  residency_.end_freeze(status.ok());
-  return status;
-}
-
-Status Runtime::keep_all(WorkName what) noexcept {
-  std::vector<BlockId> live;
-  Bytes total;
-  arena_->for_each_allocated([&](BlockId id, const Block& block) {
-    live.push_back(id);
-    total += block.span;
-  });
-  if (!residency_.fits(total)) {
-    report_on<Msg::TP2102>(device_.number(), BytesText(total).c_str(), WorkName::Text(what).c_str(),
-                           BytesText(pool_.limit()).c_str());
-    return Residency::count_refusal();
-  }
-  return residency_.keep(live, what);
 }
 
 }  // namespace tidepool::runtime

@@ -11,6 +11,7 @@
 #include "allocator/epoch.h"
 #include "allocator/handle_pool.h"
 #include "allocator/host_arena.h"
+#include "allocator/named_blocks.h"
 #include "allocator/residency.h"
 #include "allocator/slab.h"
 #include "allocator/streams.h"
@@ -139,6 +140,12 @@ class Runtime {
     return residency_.renew(holds, seen, what);
   }
   [[nodiscard]] std::uint64_t held_frees() const noexcept { return residency_.held_frees(); }
+  /// They stay as long as addresses lead to them that are in AddressTables by now, and longer: see
+  /// NamedBlocks.
+  Status hold_named(std::span<const BlockId> ids, WorkName what) noexcept {
+    obey();
+    return named_.hold(ids, what);
+  }
   /// They may move again once these uses have passed; `is_used_widely`: once all work of the device has.
   void let_go(std::span<const Hold> holds, std::span<const Use> uses, bool is_used_widely) noexcept;
   /// Runs `call()`, by which work that names the blocks goes into a graph, with all of them on the device:
@@ -219,6 +226,9 @@ class Runtime {
   DeviceResult<DevicePtr> allocate_for(Bytes size, Stream* stream, std::uint8_t tag) noexcept;
   DeviceResult<DevicePtr> allocate_block(Bytes size, Stream* stream, std::uint8_t tag) noexcept;
   Status keep_new(BlockId id, Bytes size) noexcept;
+  [[gnu::cold]] bool may_serve(BlockId id) noexcept;
+  Status hold_new(BlockId id, Bytes size) noexcept;
+  void forget_words(DevicePtr at) noexcept;
   Status keep_all(WorkName what) noexcept;
 
   Device& device_;
@@ -231,6 +241,8 @@ class Runtime {
   HostArena host_;
   StreamTable streams_;
   Residency residency_;
+  AddressTables& tables_;
+  NamedBlocks named_;
   SlabHeap slabs_;
   EpochRegistry& epochs_;
 

@@ -98,7 +98,7 @@ bool scan_node(const CUDA_KERNEL_NODE_PARAMS_v1& kernel, TouchSet& set) noexcept
 
 bool scan_node(const CUDA_MEMCPY3D& copy, TouchSet& set) noexcept {
   add_reached(set, copy);
-  for_each_word(payload_of(copy), [&](std::uint64_t word) { set.add(word); });
+  for_each_word(payload_of(copy), [&](std::uint64_t, std::uint64_t word) { set.add(word); });
   return true;
 }
 

@@ -103,6 +103,15 @@ void HeldBlocks::join(HeldBlocks&& other) noexcept {
   }
 }
 
+// Any address of a block leads to it.
+void HeldBlocks::name_addresses() noexcept {
+  for (There& there : there_) {
+    for (const runtime::Hold& hold : there.blocks)
+      runtime::AddressTables::instance().name(hold.base.address());
+    there.is_named = true;
+  }
+}
+
 bool HeldBlocks::is_out_of_date() const noexcept {
   return std::any_of(there_.begin(), there_.end(), [](const There& there) {
     return managed_in_slot(there.device->slot) == there.device &&
@@ -151,6 +160,9 @@ void HeldBlocks::let_go() noexcept {
     if (managed_in_slot(there.device->slot) != there.device) continue;  // its memory has ended
     there.device->runtime->let_go(there.blocks, std::span(there.uses).first(there.use_count),
                                   there.is_used_widely);
+    for (const runtime::Hold& hold : there.blocks) {
+      if (there.is_named) runtime::AddressTables::instance().unname(hold.base.address());
+    }
   }
   there_.clear();
 }

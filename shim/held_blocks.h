@@ -29,6 +29,9 @@ class HeldBlocks {
   /// Holds what `scan(set)` finds; where it cannot tell, everything stays from here on (TP2101). If it fails
   /// nothing is held. `what` names the call in messages.
   CUresult hold(const char* what, FunctionRef<bool(TouchSet&)> scan) noexcept;
+  /// Whoever is allocated memory at these addresses later finds that it stays as well, as long as this lives.
+  /// For objects whose uses cannot be seen; of others see renew().
+  void name_addresses() noexcept;
   /// Takes over what the other holds, and how it was used.
   void join(HeldBlocks&& other) noexcept;
   /// Memory was freed that the object names: renew() has something to look for.
@@ -52,6 +55,7 @@ class HeldBlocks {
     std::uint64_t frees_seen = 0;      ///< Runtime::held_frees() that `blocks` are of
     std::array<runtime::Use, 4> uses;  ///< the newest of each stream
     std::size_t use_count = 0;
+    bool is_named = false;        ///< their addresses are, in AddressTables
     bool is_used_widely = false;  ///< by more streams, or nobody knows by which
     void note(runtime::Use use) noexcept;
   };

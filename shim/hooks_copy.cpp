@@ -10,6 +10,7 @@
 #include "shim/observe.h"
 #include "shim/payload.h"
 #include "shim/record.h"
+#include "shim/table_writes.h"
 
 namespace tidepool::shim {
 namespace {
@@ -84,10 +85,21 @@ Nothing payload_of_call(std::string_view, A...) noexcept {
 }
 
 template <class... A>
-[[gnu::always_inline]] inline CUresult keep_named_by_call(const char* name, A... args) noexcept {
+[[gnu::always_inline]] inline CUresult keep_named_by_call(BroughtNames& names, const char* name, Fate fate,
+                                                          A... args) noexcept {
   if constexpr (!std::is_same_v<decltype(payload_of_call(name, args...)), Nothing>)
-    return keep_named_in(payload_of_call(name, args...), name);
+    return names.keep(payload_of_call(name, args...), name, fate);
   return CUDA_SUCCESS;
+}
+
+Fate fate_of(CUstream stream, bool per_thread) noexcept {
+  return is_capturing(stream, per_thread) ? Fate::kCaptured : Fate::kDone;
+}
+
+template <class... A>
+[[gnu::noinline, gnu::cold]] void change_tables(BroughtNames& names, A... args) noexcept {
+  note_written(args...);
+  names.arrived();
 }
 
 /// What the recorder is told of a call, by the function's name and its arguments.
@@ -178,16 +190,21 @@ CUresult gate(const C& call, CUstream stream, Waits waits, Collect&& collect_all
 }
 
 constexpr auto kGated = [](const auto& call, auto... args) noexcept {
-  const CUresult kept = keep_named_by_call(call.kName, args...);
+  const Fate fate = fate_of(last_stream(args...), call.kPerThread);
+  BroughtNames names;
+  const CUresult kept = keep_named_by_call(names, call.kName, fate, args...);
   if (kept != CUDA_SUCCESS) return spoil_capture(last_stream(args...), call.kPerThread, kept);
   constexpr Waits kWaits = kHasStream<decltype(args)...> ? Waits::kNo : Waits::kYes;
-  return gate(
+  const CUresult result = gate(
       call, last_stream(args...), kWaits, [&](auto& set) { (collect(set, args), ...); },
       [&] { return call(args...); },
       [&](Touched set) {
         record_copy(kind_of(call.kName), bytes_of(call.kName, args...),
                     recorded_stream(last_stream(args...), call.kPerThread), set);
       });
+  if (result == CUDA_SUCCESS && fate == Fate::kDone && tables_exist()) [[unlikely]]
+    change_tables(names, args...);
+  return result;
 };
 
 // From one managed device to another: the call that names both contexts needs no access of one device to the
@@ -219,8 +236,10 @@ constexpr auto kBatch = [](const auto& call, CUdeviceptr* to, CUdeviceptr* from,
                            std::size_t count, auto... rest) noexcept {
   const auto forward = [&] { return call(to, from, sizes, count, rest...); };
   if (to == nullptr || from == nullptr) return forward();
+  const Fate fate = fate_of(last_stream(rest...), call.kPerThread);
+  BroughtNames names;
   for (std::size_t i = 0; sizes != nullptr && i < count; ++i) {
-    const CUresult kept = keep_named_in(payload_of(to[i], from[i], sizes[i]), call.kName);
+    const CUresult kept = names.keep(payload_of(to[i], from[i], sizes[i]), call.kName, fate);
     if (kept != CUDA_SUCCESS) return spoil_capture(last_stream(rest...), call.kPerThread, kept);
   }
   const auto collect_all = [&](auto& set) {
@@ -229,15 +248,23 @@ constexpr auto kBatch = [](const auto& call, CUdeviceptr* to, CUdeviceptr* from,
       set.add(from[i]);
     }
   };
-  return gate_batch(call, last_stream(rest...), collect_all, forward);
+  const CUresult result = gate_batch(call, last_stream(rest...), collect_all, forward);
+  if (result == CUDA_SUCCESS && fate == Fate::kDone && tables_exist()) [[unlikely]] {
+    for (std::size_t i = 0; i < count; ++i) note_written(to[i], from[i], sizes[i]);
+    names.arrived();
+  }
+  return result;
 };
 
 constexpr auto kBatch3D = [](const auto& call, std::size_t count, CUDA_MEMCPY3D_BATCH_OP* operations,
                              auto... rest) noexcept {
   const auto forward = [&] { return call(count, operations, rest...); };
   if (operations == nullptr) return forward();
+  // Tables that these overwrite or copy are not looked for.
+  const Fate fate = fate_of(last_stream(rest...), call.kPerThread);
+  BroughtNames names;
   for (std::size_t i = 0; i < count; ++i) {
-    const CUresult kept = keep_named_in(payload_of(operations[i]), call.kName);
+    const CUresult kept = names.keep(payload_of(operations[i]), call.kName, fate);
     if (kept != CUDA_SUCCESS) return spoil_capture(last_stream(rest...), call.kPerThread, kept);
   }
   const auto collect_all = [&](auto& set) {
@@ -247,7 +274,9 @@ constexpr auto kBatch3D = [](const auto& call, std::size_t count, CUDA_MEMCPY3D_
       }
     }
   };
-  return gate_batch(call, last_stream(rest...), collect_all, forward);
+  const CUresult result = gate_batch(call, last_stream(rest...), collect_all, forward);
+  if (result == CUDA_SUCCESS && fate == Fate::kDone) names.arrived();
+  return result;
 };
 
 constexpr auto kDecompress = [](const auto& call, CUmemDecompressParams* operations, std::size_t count,

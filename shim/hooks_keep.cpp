@@ -57,20 +57,28 @@ constexpr auto kKeepArgument = [](const auto& call, auto... args) noexcept {
 // The word that is stored may be an address itself.
 constexpr auto kStoreWord = [](const auto& call, CUstream stream, CUdeviceptr at, cuuint64_t value,
                                unsigned flags) noexcept {
-  const CUresult kept = keep_named_by(value, call.kName);
+  const Fate fate = is_capturing(stream, call.kPerThread) ? Fate::kCaptured : Fate::kDone;
+  BroughtNames names;
+  const CUresult kept = names.keep(at, value, call.kName, fate);
   if (kept != CUDA_SUCCESS) return spoil_capture(stream, call.kPerThread, kept);
-  return kKeepArgument<1>(call, stream, at, value, flags);
+  const CUresult result = kKeepArgument<1>(call, stream, at, value, flags);
+  if (result == CUDA_SUCCESS && fate == Fate::kDone) names.arrived();
+  return result;
 };
 
 constexpr auto kBatchMemOp = [](const auto& call, CUstream stream, unsigned count,
                                 CUstreamBatchMemOpParams* operations, unsigned flags) noexcept {
+  const Fate fate = is_capturing(stream, call.kPerThread) ? Fate::kCaptured : Fate::kDone;
+  BroughtNames names;
   for (unsigned i = 0; operations != nullptr && i < count; ++i) {
     CUresult kept = keep(address_of(operations[i]), call.kName);
-    if (kept == CUDA_SUCCESS) kept = keep_named_by(value_of(operations[i]), call.kName);
+    if (kept == CUDA_SUCCESS)
+      kept = names.keep(address_of(operations[i]), value_of(operations[i]), call.kName, fate);
     if (kept != CUDA_SUCCESS) return spoil_capture(stream, call.kPerThread, kept);
   }
   note_unseen_use(stream);
   const CUresult result = call(stream, count, operations, flags);
+  if (result == CUDA_SUCCESS && fate == Fate::kDone) names.arrived();
   note_work(stream, call.kPerThread);
   return result;
 };
@@ -86,6 +94,7 @@ constexpr auto kTexture = [](const auto& call, CUtexObject* out, const CUDA_RESO
   };
   HeldBlocks held;
   if (const CUresult kept = held.hold(call.kName, scan); kept != CUDA_SUCCESS) return kept;
+  held.name_addresses();
   const CUresult result = call(out, resource, texture, view);
   held.note_unseen();
   if (result == CUDA_SUCCESS && out != nullptr) add_held(*out, std::move(held));

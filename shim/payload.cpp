@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "allocator/support/events.h"
 #include "shim/managed.h"
 #include "shim/real_driver.h"
 
@@ -20,72 +19,87 @@ bool is_host_memory(CUdeviceptr at) noexcept {
   return asked == CUDA_ERROR_INVALID_VALUE || (asked == CUDA_SUCCESS && type == CU_MEMORYTYPE_HOST);
 }
 
-/// Blocks of one device that are named and may still move.
-class Named {
- public:
-  explicit Named(runtime::Runtime& runtime) noexcept : runtime_(runtime), finder_(runtime.arena().finder()) {}
-
-  [[nodiscard]] runtime::Arena::Finder finder() const noexcept { return finder_; }
-  /// For a word that finder().covers().
-  void add(std::uint64_t word) noexcept {
-    runtime::BlockId id = finder_.at(word);
-    if (id == runtime::kNoBlock) id = finder_.beside(word);
-    if (id == runtime::kNoBlock || id == last_) return;
-    last_ = id;
-    const runtime::Block& block = runtime_.arena().block(id);
-    if (block.kept.load(std::memory_order_acquire)) return;
-    if (block.load().state() != runtime::BlockState::kFreed) ids_.push_back(id);
-  }
-  CUresult keep(const char* what) noexcept {
-    if (ids_.empty()) return CUDA_SUCCESS;
-    std::sort(ids_.begin(), ids_.end());
-    ids_.erase(std::unique(ids_.begin(), ids_.end()), ids_.end());
-    const auto kept = static_cast<CUresult>(runtime_.keep(ids_, what).code());
-    if (kept != CUDA_SUCCESS) return kept;
-    Bytes bytes;
-    for (const runtime::BlockId id : ids_) bytes += runtime_.arena().block(id).span;
-    emit<Ev::address_table>(static_cast<std::uint64_t>(ids_.size()), bytes);
-    return kept;
-  }
-
- private:
-  runtime::Runtime& runtime_;
-  const runtime::Arena::Finder finder_;
-  runtime::BlockId last_ = runtime::kNoBlock;
-  std::vector<runtime::BlockId> ids_;
+/// The live block that a word leads to, or what may be allocated there; kNoBlock: small allocations, which
+/// stay.
+struct Target {
+  bool is_name = false;
+  runtime::BlockId id = runtime::kNoBlock;
 };
-
-/// Keeps what `visit(named)` finds on each device.
-template <class Visit>
-CUresult keep_found(const char* what, Visit&& visit) noexcept {
-  CUresult kept = CUDA_SUCCESS;
-  for_each_managed([&](const ManagedDevice& device) {
-    if (kept != CUDA_SUCCESS) return;
-    Named named(*device.runtime);
-    visit(named);
-    kept = named.keep(what);
-  });
-  return kept;
+Target target_of(const runtime::Runtime& runtime, std::uint64_t word) noexcept {
+  const runtime::Arena::Finder finder = runtime.arena().finder();
+  runtime::BlockId id = finder.at(word);
+  if (id == runtime::kNoBlock) id = finder.beside(word);
+  if (id == runtime::kNoBlock) return {true, id};
+  const runtime::Block& block = runtime.arena().block(id);
+  if (block.slab.load(std::memory_order_acquire) != nullptr) return {};
+  return {true, block.load().state() == runtime::BlockState::kFreed ? runtime::kNoBlock : id};
 }
 
 }  // namespace
 
-CUresult keep_named_in(const Payload& payload, const char* what) noexcept {
-  if (payload.from == nullptr) return CUDA_SUCCESS;
-  return keep_found(what, [&](Named& named) {
-    // A copy of its own stays in registers: add() cannot change it.
-    const runtime::Arena::Finder finder = named.finder();
-    for_each_word(payload, [&](std::uint64_t word) {
-      if (finder.covers(word)) [[unlikely]]
-        named.add(word);
-    });
-  });
+BroughtNames::~BroughtNames() {
+  for (const std::uint64_t name : names_) runtime::AddressTables::instance().unname(name);
 }
 
-CUresult keep_named_by(std::uint64_t value, const char* what) noexcept {
-  return keep_found(what, [&](Named& named) {
-    if (named.finder().covers(value)) named.add(value);
+CUresult BroughtNames::keep(const Payload& payload, const char* what, Fate fate) noexcept {
+  if (payload.from == nullptr) return CUDA_SUCCESS;
+  CUresult kept = CUDA_SUCCESS;
+  for_each_managed([&](const ManagedDevice& device) {
+    if (kept != CUDA_SUCCESS) return;
+    const std::size_t first = words_.size();
+    // A copy of its own stays in registers: what is called cannot change it.
+    const runtime::Arena::Finder finder = device.runtime->arena().finder();
+    bool is_any = false;  // nearly always there is none, and this loop is short
+    for_each_word(payload, [&](std::uint64_t, std::uint64_t word) { is_any |= finder.covers(word); });
+    if (!is_any) [[likely]]
+      return;
+    for_each_word(payload, [&](std::uint64_t at, std::uint64_t word) {
+      if (finder.covers(word)) [[unlikely]]
+        add(at, word);
+    });
+    if (words_.size() != first) kept = keep_from(first, *device.runtime, what, fate);
   });
+  return kept;
+}
+
+void BroughtNames::add(std::uint64_t at, std::uint64_t value) noexcept {
+  words_.push_back({at, value});
+}
+
+CUresult BroughtNames::keep(std::uint64_t at, std::uint64_t value, const char* what, Fate fate) noexcept {
+  runtime::Runtime* const runtime = owner(value);
+  if (runtime == nullptr) return CUDA_SUCCESS;
+  words_.push_back({at, value});
+  return keep_from(words_.size() - 1, *runtime, what, fate);
+}
+
+// Named first, then held: between the two nobody lets them go.
+CUresult BroughtNames::keep_from(std::size_t first, runtime::Runtime& runtime, const char* what,
+                                 Fate fate) noexcept {
+  std::vector<runtime::BlockId> ids;
+  std::size_t left = first;
+  for (std::size_t i = first; i < words_.size(); ++i) {
+    const runtime::AddressTables::Word word = words_[i];
+    const Target target = target_of(runtime, word.value);
+    if (target.id != runtime::kNoBlock && (ids.empty() || ids.back() != target.id)) {
+      ids.push_back(target.id);
+      names_.push_back(word.value);
+      runtime::AddressTables::instance().name(word.value);
+    }
+    if (target.is_name) words_[left++] = word;
+  }
+  words_.resize(left);
+  if (ids.empty()) return CUDA_SUCCESS;
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  // What a graph copies when it is launched lies there then, whatever has come to lie there until then.
+  const runtime::Status status =
+      fate == Fate::kCaptured ? runtime.keep(ids, what) : runtime.hold_named(ids, what);
+  return static_cast<CUresult>(status.code());
+}
+
+void BroughtNames::arrived() noexcept {
+  if (!words_.empty()) runtime::AddressTables::instance().put(words_);
 }
 
 Payload payload_of(CUdeviceptr to, CUdeviceptr from, std::size_t size) noexcept {

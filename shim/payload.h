@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
+#include "allocator/runtime.h"
 #include "shim/process.h"
 
 namespace tidepool::shim {
@@ -24,7 +26,7 @@ struct Payload {
   [[nodiscard]] std::size_t size() const noexcept { return width * rows * layers; }
 };
 
-/// Calls `visit(word)` for each word of the payload that lies at a multiple of eight on the device, where
+/// Calls `visit(at, word)` for each word of the payload that lies at a multiple of eight on the device, where
 /// alone a kernel can read an address in one piece. For none where the payload is larger than
 /// TIDEPOOL_SCAN_COPIES.
 template <class Visit>
@@ -38,18 +40,45 @@ void for_each_word(const Payload& payload, Visit&& visit) noexcept {
       for (std::size_t at = (kWord - to % kWord) % kWord; at + kWord <= payload.width; at += kWord) {
         std::uint64_t word = 0;
         std::memcpy(&word, from + at, kWord);
-        visit(word);
+        visit(to + at, word);
       }
     }
   }
 }
 
-/// Sees to it that memory whose addresses are in the payload is on the device and stays there until it is
-/// freed. An error: it could not all be brought there, and the copy must not be made. `what` is the call.
-/// Allocates only where memory is named that may still move.
-CUresult keep_named_in(const Payload& payload, const char* what) noexcept;
-/// The same for an address that a call stores itself.
-CUresult keep_named_by(std::uint64_t value, const char* what) noexcept;
+/// What becomes of a call's work.
+enum class Fate : bool {
+  kDone,      ///< it is done once, in the stream's order
+  kCaptured,  ///< it goes into a graph, which does it any number of times
+};
+
+/// The addresses that a call brings to the device, from before the call until after it. Memory that they name
+/// is on the device then and stays there: as long as the words lie where they were copied to
+/// (runtime::AddressTables) or, of a graph's copies, until it is freed.
+///
+/// Allocates only where memory is named.
+class BroughtNames {
+ public:
+  BroughtNames() noexcept = default;
+  ~BroughtNames();
+  BroughtNames(const BroughtNames&) = delete;
+  BroughtNames& operator=(const BroughtNames&) = delete;
+
+  /// Looks at what the call brings. An error: not all that it names could be brought to the device, and the
+  /// call must not be made. `what` is the call.
+  CUresult keep(const Payload& payload, const char* what, Fate fate) noexcept;
+  /// The same for a word that a call stores itself.
+  CUresult keep(std::uint64_t at, std::uint64_t value, const char* what, Fate fate) noexcept;
+  /// The call has succeeded, and will be done once.
+  void arrived() noexcept;
+
+ private:
+  [[gnu::noinline, gnu::cold]] void add(std::uint64_t at, std::uint64_t value) noexcept;
+  CUresult keep_from(std::size_t first, runtime::Runtime& runtime, const char* what, Fate fate) noexcept;
+
+  std::vector<runtime::AddressTables::Word> words_;
+  std::vector<std::uint64_t> names_;  // each counted in AddressTables while this lives
+};
 
 /// What a linear copy brings from an address that may be the host's or the device's.
 Payload payload_of(CUdeviceptr to, CUdeviceptr from, std::size_t size) noexcept;

@@ -99,6 +99,33 @@ struct Job {
   }
 };
 
+/// Each of the other blocks in its turn is what a table of one address leads to, in memory of its own or,
+/// where there is none, at `entry`.
+void go_round(Job& job, const Word** entry) {
+  job.push_out();  // they are written here
+  for (Word* other : job.others) {
+    const Word** at = entry;
+    if (entry == nullptr) OK(cudaMalloc(&at, sizeof *at));
+    OK(cudaMemcpyAsync(at, &other, sizeof other, cudaMemcpyHostToDevice, job.stream));
+    follow<<<1, kThreads, 0, job.stream>>>(at, 1, job.sum);
+    OK(cudaStreamSynchronize(job.stream));
+    if (entry == nullptr) OK(cudaFree(at));
+  }
+}
+
+/// What the first entry leads to is freed and allocated again; where that is elsewhere, as without Tidepool
+/// it may be, the table is made anew.
+void use_again(Job& job, Table* table) {
+  for (Word round = 1; round <= 3; ++round) {
+    Word* const before = job.data[0];
+    OK(cudaFree(before));
+    job.data[0] = block();
+    if (job.data[0] != before) OK(cudaMemcpy(table, job.data.data(), sizeof(Word*), cudaMemcpyHostToDevice));
+    fill<<<1, kThreads, 0, job.stream>>>(job.data[0], round);
+    job.read(table->at);
+  }
+}
+
 CUdeviceptr address_of(const void* at) {
   return reinterpret_cast<CUdeviceptr>(at);
 }
@@ -163,6 +190,32 @@ int main(int argc, char** argv) {
     std::size_t first = 0;
     OK(cuMemcpyBatchAsync(&to, &from, &size, 1, &attributes, &first, 1, job.stream));
     copied();
+  } else if (way == "again") {
+    OK(cudaMemcpy(table, host, sizeof *host, cudaMemcpyHostToDevice));
+    use_again(job, table);
+  } else if (way == "ring" || way == "freed") {
+    go_round(job, way == "ring" ? &table->at[0] : nullptr);
+  } else if (way == "moved" || way == "moved-rows" || way == "moved-batch") {
+    auto* const copy = reinterpret_cast<Table*>(reinterpret_cast<unsigned char*>(table) + 2 * kPitch);
+    OK(cudaMemcpy(table, host, sizeof *host, cudaMemcpyHostToDevice));
+    if (way == "moved") {
+      OK(cudaMemcpyAsync(copy, table, sizeof *table, cudaMemcpyDeviceToDevice, job.stream));
+    } else if (way == "moved-rows") {  // of one entry each, not as far apart as they were
+      const std::size_t entry = sizeof(Word*);
+      OK(cudaMemcpy2DAsync(copy, entry, table, entry, entry, kEntries, cudaMemcpyDeviceToDevice, job.stream));
+    } else {
+      CUdeviceptr to = address_of(copy);
+      CUdeviceptr from = address_of(table);
+      std::size_t size = sizeof *table;
+      CUmemcpyAttributes attributes{};
+      attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+      std::size_t first = 0;
+      OK(cuMemcpyBatchAsync(&to, &from, &size, 1, &attributes, &first, 1, job.stream));
+    }
+    std::memset(host, 0, sizeof *host);
+    OK(cudaMemcpyAsync(table, host, sizeof *host, cudaMemcpyHostToDevice, job.stream));
+    go_round(job, &table->at[0]);  // until all that nothing names has been let go
+    job.read(copy->at);
   } else if (way == "symbol") {
     OK(cudaMemcpyToSymbol(g_table, host, sizeof *host));
     void* at = nullptr;

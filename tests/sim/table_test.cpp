@@ -18,8 +18,9 @@ constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 }  // namespace
 
 TEST_CASE("table: what a table of addresses leads to is there, however the table was written") {
-  for (const char* way : {"copy", "async", "any-pinned", "any-pageable", "odd", "rows", "box", "batch",
-                          "symbol", "value", "values", "capture", "node"}) {
+  for (const char* way :
+       {"copy", "async", "any-pinned", "any-pageable", "odd", "rows", "box", "batch", "symbol", "value",
+        "values", "capture", "node", "again", "moved", "moved-rows", "moved-batch"}) {
     INFO(way);
     const DeviceRun plain = run_job(way, 1, {});
     INFO(plain.outcome.err);
@@ -50,6 +51,26 @@ TEST_CASE("table: where copies are not searched, what it leads to is missed") {
   const std::size_t at = got.outcome.err.find(said);
   CHECK(at != std::string::npos);
   CHECK(got.outcome.err.find("TP3006", at + said.size()) == std::string::npos);
+}
+
+// Twelve tables of one address one after the other; ten blocks fit.
+TEST_CASE("table: what tables named that are gone makes room where there is no other, and that is said") {
+  for (const char* way : {"ring", "freed"}) {
+    INFO(way);
+    const DeviceRun plain = run_job(way, 1, {});
+    REQUIRE(plain.outcome.code() == 0);
+    const DeviceRun got = run_job(way, 1, {"--device-budget", "40MiB", "--check", "full"});
+    INFO(got.outcome.err);
+    CHECK(got.outcome.code() == 0);
+    CHECK(got.outcome.out == plain.outcome.out);
+    CHECK(got.number("memory", "physical_peak_bytes") <= 42 * kMiB);
+    const std::size_t at = got.outcome.err.find("W TP2105 ");
+    CHECK(at != std::string::npos);
+    CHECK(got.outcome.err.find("TP2105", at + 10) == std::string::npos);
+    CHECK(got.outcome.err.find("TP2001") == std::string::npos);
+    // Where all fits nothing is let go.
+    CHECK(run_job(way, 1, {"--device-budget", "80MiB"}).outcome.err.find("TP2105") == std::string::npos);
+  }
 }
 
 TEST_CASE("table: one that leads to more than fits is refused before the copy, with what is needed") {
