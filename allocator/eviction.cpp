@@ -42,7 +42,10 @@ Status Residency::acquire(Block& block) noexcept {
 
 // True once the pool has more than before. False: nothing can move, or device_error_ says why not.
 bool Residency::make_room(Bytes missing, Patience patience) noexcept {
-  const Nanos deadline = monotonic_now() + (patience == Patience::kMinute ? kPatience : Nanos());
+  const Nanos start = monotonic_now();
+  const Nanos deadline = start + (patience == Patience::kMinute ? kPatience : Nanos());
+  bool is_held_up = false;
+  bool is_reported = false;
   for (;;) {
     const std::uint64_t frees = freed_.added();
     if (strip_freed()) return true;
@@ -50,6 +53,14 @@ bool Residency::make_room(Bytes missing, Patience patience) noexcept {
     if (wait_for_freed()) continue;
     if (!device_error_.ok()) return false;
     if (take_left_behind()) return true;
+    if (are_held_up(is_held_up ? kUseGlance : Nanos())) {
+      is_held_up = true;
+      settle_incoming();  // what has arrived may leave
+      start_evictions(missing, Victims::kIdle);
+      streams_.make_marks();
+      if (!is_reported) is_reported = report_long_wait(start);
+      if (std::none_of(evictions_.begin(), evictions_.end(), may_be_waited_for)) continue;
+    }
     if (!evictions_.empty()) {
       if (finish_eviction()) return true;
       if (!device_error_.ok()) return false;
@@ -111,7 +122,8 @@ bool Residency::wait_for_freed() noexcept {
 bool Residency::strip_freed() noexcept {
   for (;;) {
     const BlockId id = freed_.take_oldest_idle([&](BlockId one) {
-      return being_copied(one) || questions_.reading(one) || refusals_of(one) >= kAttempts;
+      return being_copied(one) || is_read_by_copy(arena_.block(one)) || questions_.reading(one) ||
+             refusals_of(one) >= kAttempts;
     });
     streams_.make_marks();
     if (id == kNoBlock) return false;
@@ -190,7 +202,7 @@ int Residency::refusals_of(BlockId id) const noexcept {
   return 0;
 }
 
-const std::vector<BlockId>& Residency::choose_victims(Bytes missing) noexcept {
+const std::vector<BlockId>& Residency::choose_victims(Bytes missing, Victims which) noexcept {
   std::vector<std::pair<std::uint64_t, BlockId>>& candidates = candidates_;
   std::vector<BlockId>& victims = victims_;
   candidates.clear();
@@ -201,7 +213,7 @@ const std::vector<BlockId>& Residency::choose_victims(Bytes missing) noexcept {
     if (state != BlockState::kResident && state != BlockState::kParked) continue;
     if (block.pins.load(std::memory_order_seq_cst) != 0) continue;
     const int refusals = refusals_of(id);
-    if (refusals >= kAttempts) continue;
+    if (refusals >= kAttempts || (which == Victims::kIdle && !is_idle_or_marked(block))) continue;
     candidates.emplace_back(
         block.last_use.load(std::memory_order_relaxed) + static_cast<unsigned>(refusals) * kRefusedLater, id);
   }
@@ -217,11 +229,11 @@ const std::vector<BlockId>& Residency::choose_victims(Bytes missing) noexcept {
   return victims;
 }
 
-void Residency::start_evictions(Bytes missing) noexcept {
+void Residency::start_evictions(Bytes missing, Victims which) noexcept {
   host_is_full_ = false;
   if (frozen()) return;
   std::vector<std::pair<BlockId, StateWord>> chosen;
-  for (const BlockId id : choose_victims(missing)) {
+  for (const BlockId id : choose_victims(missing, which)) {
     Block& block = arena_.block(id);
     StateWord word = block.load();
     for (int attempt = 0; attempt < kAttempts && word.state() == BlockState::kParked; ++attempt) {

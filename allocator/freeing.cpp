@@ -44,7 +44,7 @@ Status Residency::free_by(BlockId id, Order&& order) noexcept {
         copies.incoming = Use::from_raw(block.incoming.load(std::memory_order_acquire));
         break;
       case BlockState::kOutgoing:
-        copies.outgoing = Use::from_raw(block.outgoing.load(std::memory_order_acquire));
+        copies.note_outgoing(Use::from_raw(block.outgoing.load(std::memory_order_acquire)));
         break;
       default:
         break;
@@ -52,9 +52,9 @@ Status Residency::free_by(BlockId id, Order&& order) noexcept {
     Use last;
     if (const Status status = order(copies, &last); !status.ok()) return status;
     // With the device waited for, only such a copy can still be under way.
-    if (!last) last = copies.incoming ? copies.incoming : copies.outgoing;
-    const std::uint16_t stream =
-        last == copies.incoming || last == copies.outgoing ? std::uint16_t{0} : last.stream();
+    const Use copy = copies.incoming ? copies.incoming : copies.outgoing[0];
+    if (!last) last = copy;
+    const std::uint16_t stream = last == copy ? std::uint16_t{0} : last.stream();
     if (freed_.add(id, stream, [&] { return move_to_freed(block, word, last); })) return kOk;
   }
 }

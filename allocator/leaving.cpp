@@ -48,16 +48,40 @@ void Residency::open_hashes(DevicePtr memory) noexcept {
   if (!status.ok()) emit<Ev::no_hashes>(static_cast<std::uint64_t>(status.code()));
 }
 
+// A copy that was begun before the block was taken back reads it still, in a stream that what is enqueued now
+// may overtake.
+bool Residency::is_read_by_copy(const Block& block) noexcept {
+  return !streams_.passed_or_wanted(Use::from_raw(block.outgoing.load(std::memory_order_acquire)));
+}
+
 void Residency::begin_eviction(BlockId id, StateWord chosen) noexcept {
   Block& block = arena_.block(id);
+  if (is_read_by_copy(block)) {
+    // The eviction that it was of is waited for in its turn; a copy that failed in part is nobody's.
+    Status status = kNotReady;
+    if (!being_copied(id)) {
+      status = wait_host(Use::from_raw(block.outgoing.load()), Metric::wait_copy_out_ns_total);
+      if (!status.ok()) note_refusal(id, status);
+    }
+    if (!status.ok()) {
+      block.move(chosen, BlockState::kResident);
+      return;
+    }
+  }
   if (!block.touched.load(std::memory_order_acquire)) {
     // Nothing to copy; uses of the memory's last life are waited for at the end.
     block.outgoing.store(0, std::memory_order_release);
     block.hashing.store(0, std::memory_order_release);
+    const bool is_over = is_idle(block);
     if (block.move(chosen, BlockState::kOutgoing)) {
       Recorder::move(arena_.recorded(id), plan::MoveKind::kDrop, block.requested());
-      evictions_.push_back({.id = id, .word = chosen.next(BlockState::kOutgoing)});
+      evictions_.push_back({.id = id, .word = chosen.next(BlockState::kOutgoing), .is_ready = is_over});
     }
+    return;
+  }
+  const SwapEngine::Lane lane = engine_.lane_for(block);
+  if (lane == SwapEngine::kNone) {
+    block.move(chosen, BlockState::kResident);
     return;
   }
   const bool has_copy = copies_.has_copy(id);
@@ -86,12 +110,14 @@ void Residency::begin_eviction(BlockId id, StateWord chosen) noexcept {
     eviction.answer = questions_.ask(id, block, are_over);
     return eviction.answer != nullptr;
   };
+  eviction.lane = lane;
+  eviction.is_ready = lane == SwapEngine::kReady;
   if (looks_first && ask(/*are_over=*/false)) {
     publish(eviction, {}, Step::kAsking);
     evictions_.push_back(std::move(eviction));
     return;
   }
-  if (const Status status = engine_.order_after_uses(block); !status.ok()) {
+  if (const Status status = see_to_uses(eviction); !status.ok()) {
     fail(eviction, status, {});
     return;
   }
@@ -99,6 +125,15 @@ void Residency::begin_eviction(BlockId id, StateWord chosen) noexcept {
   if (!looks_first && copies_.is_worth_a_hash(id))
     (void)ask(block.used_widely.load(std::memory_order_acquire));
   if (start_copy(eviction)) evictions_.push_back(std::move(eviction));
+}
+
+// The copy comes after all uses of the block.
+Status Residency::see_to_uses(Eviction& eviction) noexcept {
+  const Block& block = arena_.block(eviction.id);
+  eviction.lane = engine_.lane_for(block);
+  if (eviction.lane == SwapEngine::kNone) return kNotReady;
+  eviction.is_ready = eviction.lane == SwapEngine::kReady;
+  return engine_.order_after_uses(block, eviction.lane);
 }
 
 // From here on whoever changes the word ends the eviction, which keeps the word that it had, and is ordered
@@ -117,7 +152,7 @@ void Residency::publish(Eviction& eviction, Use copied, Step step) noexcept {
 bool Residency::start_copy(Eviction& eviction) noexcept {
   Block& block = arena_.block(eviction.id);
   Use started;
-  const DeviceResult<Use> copied = engine_.copy_out(block, eviction.slot, &started);
+  const DeviceResult<Use> copied = engine_.copy_out(block, eviction.slot, eviction.lane, &started);
   if (!copied.ok()) {
     fail(eviction, copied.error(), started);
     return false;
@@ -135,6 +170,7 @@ void Residency::fail(Eviction& eviction, Status error, Use started) noexcept {
   if (waited.ok()) {
     host_.release(eviction.slot);
   } else {
+    arena_.block(eviction.id).outgoing.store(started.raw(), std::memory_order_release);
     lost_.push_back({std::move(eviction.slot), started});
   }
   if (waited.ok() || is_capture_error(waited)) {
@@ -171,9 +207,10 @@ void Residency::act_on_answer(Eviction& eviction) noexcept {
   if (is_same) return verify(eviction);
   // What was hashed had its uses behind it, and has had none since. What was not, may be in use still, unless
   // the device was waited for.
+  eviction.lane = SwapEngine::kReady;
+  eviction.is_ready = true;
   if (!is_here && !block.used_widely.load(std::memory_order_acquire)) {
-    if (const Status status = engine_.order_after_uses(block); !status.ok())
-      return fail(eviction, status, {});
+    if (const Status status = see_to_uses(eviction); !status.ok()) return fail(eviction, status, {});
   }
   (void)start_copy(eviction);
 }
@@ -191,7 +228,7 @@ void Residency::verify(Eviction& eviction) noexcept {
   DeviceResult<HostSlot> fresh = host_.allocate(size_of(eviction.slot));
   if (!fresh.ok()) return publish(eviction, {}, Step::kUnchanged);
   Use started;
-  const DeviceResult<Use> copied = engine_.copy_out(block, *fresh, &started);
+  const DeviceResult<Use> copied = engine_.copy_out(block, *fresh, SwapEngine::kReady, &started);
   const Status status = copied.ok() ? wait_host(*copied, Metric::wait_copy_out_ns_total) : copied.error();
   if (!status.ok()) {
     std::swap(eviction.slot, *fresh);
@@ -237,12 +274,10 @@ Status Residency::wait_for_hashes(BlockId id) noexcept {
   return status == kNotReady ? questions_.give_up() : status;
 }
 
-// Takes the oldest eviction further, or one that has only to be ended; true if memory came free.
+// Takes one eviction further; true if memory came free.
 bool Residency::finish_eviction() noexcept {
   act_on_answers();
-  auto next = std::find_if(evictions_.begin(), evictions_.end(),
-                           [](const Eviction& eviction) { return eviction.step == Step::kUnchanged; });
-  if (next == evictions_.end()) next = evictions_.begin();
+  const auto next = next_to_finish();
   const Status status = wait_for(*next);
   if (status.ok() && next->step == Step::kAsking) {
     act_on_answer(*next);

@@ -44,7 +44,7 @@ void Residency::park_idle(Use use, WorkName what) noexcept {
   for (const auto& [id, word] : parking_) {
     Block& block = arena_.block(id);
     if ((stuck & EpochRegistry::bit_of(id)) != 0 || block.pins.load(std::memory_order_seq_cst) != 0 ||
-        !is_idle(block) || questions_.reading(id)) {
+        !is_idle(block) || is_read_by_copy(block) || questions_.reading(id)) {
       block.move(word, BlockState::kResident);
       continue;
     }

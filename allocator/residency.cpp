@@ -135,9 +135,12 @@ Status Residency::order_after(Stream* stream, const Copies& copies) noexcept {
       (stream == nullptr || !streams_.order_after_incoming(*stream, copies.incoming).ok())) {
     status = wait_host(copies.incoming, Metric::wait_copy_in_ns_total);
   }
-  if (!status.ok() || !copies.outgoing) return status;
-  if (stream != nullptr && streams_.order(*stream, copies.outgoing).ok()) return kOk;
-  return wait_host(copies.outgoing, Metric::wait_copy_out_ns_total);
+  for (const Use copy : copies.outgoing) {
+    if (!status.ok()) return status;
+    if (!copy || (stream != nullptr && streams_.order(*stream, copy).ok())) continue;
+    status = wait_host(copy, Metric::wait_copy_out_ns_total);
+  }
+  return status;
 }
 
 Status Residency::bring_all(std::span<const BlockId> set, WorkName what) noexcept {

@@ -12,6 +12,7 @@
 #include "allocator/hash_questions.h"
 #include "allocator/host_arena.h"
 #include "allocator/host_copies.h"
+#include "allocator/moves.h"
 #include "allocator/size_census.h"
 #include "allocator/streams.h"
 #include "allocator/support/options.h"
@@ -36,8 +37,7 @@ class Residency {
   ~Residency();
   Residency(const Residency&) = delete;
   Residency& operator=(const Residency&) = delete;
-  /// Creates the private streams. Nothing else may be
-  /// called before it succeeded.
+  /// Creates the private streams. Nothing else may be called before it succeeded.
   Status open() noexcept;
 
   /// Has the device get ready to make hashes, so that what has not changed need not be copied again; where it
@@ -186,7 +186,6 @@ class Residency {
 
   /// Checks the invariants that hold between transitions; null, or the first one broken. Takes the turnstile.
   const char* check() noexcept;
-
   /// The device's context is gone: see HostArena::abandon.
   void abandon() noexcept {
     host_.abandon();
@@ -218,56 +217,12 @@ class Residency {
   /// How long the owner of the slow path waits for a hash: longer than kernels take as a rule. One that no
   /// multiprocessor is left for may never come.
   static constexpr Nanos kAnswerPatience = seconds(1);
+  /// And for uses of blocks that are to leave, before others do that are idle, though they were used later.
+  static constexpr Nanos kUsePatience = millis(100);
+  static constexpr Nanos kUseGlance = millis(1);
   /// How long the owner of the slow path waits for launches that hold all other blocks between their check
   /// and their enqueue, before it answers out of memory.
   static constexpr Nanos kPatience = seconds(60);
-
-  /// How far an eviction has come.
-  enum class Step : std::uint8_t {
-    kNothing,  ///< the block was never touched: there is nothing to copy
-    kAsking,  ///< the slot has a copy of it, and the device is asked for a hash, to see whether it is current
-    kUnchanged,  ///< it is
-    kCopying,    ///< the block is copied to the slot, and hashed beside that if there is an answer to come
-  };
-  /// An eviction between its first step and its end.
-  struct Eviction {
-    BlockId id = kNoBlock;
-    StateWord word;  ///< of the block; with another one, the eviction is void
-    HostSlot slot{};
-    Use copied{};                   ///< comes after the copy; none: there is none
-    ContentHash* answer = nullptr;  ///< of questions_; null: nothing was asked
-    Step step = Step::kNothing;
-    bool is_noted = false;  ///< HostCopies knows the hash of what will be in the slot
-  };
-  /// A block that could not leave in this turn, or whose memory could not, and how often that was tried.
-  struct Refusal {
-    BlockId id = kNoBlock;
-    int times = 0;
-  };
-  /// A host slot that a copy out of a device that answered with an error may still write.
-  struct Lost {
-    HostSlot slot;
-    Use copied;
-  };
-  /// A host slot that a copy in still reads.
-  struct Incoming {
-    BlockId id;
-    StateWord word;
-    HostSlot slot;
-    Use copied;
-  };
-
-  /// Copies that work on some blocks has to come after: the newest in each direction (each is one stream).
-  struct Copies {
-    Use incoming;
-    Use outgoing;
-    void note_incoming(Use use) noexcept {
-      if (use.ticket() > incoming.ticket()) incoming = use;
-    }
-    void note_outgoing(Use use) noexcept {
-      if (use.ticket() > outgoing.ticket()) outgoing = use;
-    }
-  };
 
   // Slow path (turnstile held); residency.cpp
   void pin(std::span<const BlockId> set) noexcept;
@@ -306,11 +261,12 @@ class Residency {
   bool take_left_behind() noexcept;
   bool wait_for_freed() noexcept;
   bool being_copied(BlockId id) const noexcept;
-  void start_evictions(Bytes missing) noexcept;
+  enum class Victims : bool { kAny, kIdle };
+  void start_evictions(Bytes missing, Victims which = Victims::kAny) noexcept;
   void begin_turn() noexcept;
   void note_refusal(BlockId id, Status error) noexcept;
   [[nodiscard]] int refusals_of(BlockId id) const noexcept;
-  const std::vector<BlockId>& choose_victims(Bytes missing) noexcept;
+  const std::vector<BlockId>& choose_victims(Bytes missing, Victims which) noexcept;
   bool others_hold_memory() noexcept;
   [[nodiscard]] Bytes ahead() const noexcept;
   void start_leaving(Bytes wanted) noexcept;
@@ -326,6 +282,14 @@ class Residency {
   Status wait_for(const Eviction& eviction) noexcept;
   Status wait_for_hashes(BlockId id) noexcept;
   bool has_passed(const Eviction& eviction) noexcept;
+  bool is_read_by_copy(const Block& block) noexcept;
+  Status see_to_uses(Eviction& eviction) noexcept;
+  static bool may_be_waited_for(const Eviction& one) noexcept {
+    return one.is_ready || one.step == Step::kUnchanged;
+  }
+  std::deque<Eviction>::iterator next_to_finish() noexcept;
+  bool are_held_up(Nanos patience) noexcept;
+  bool is_idle_or_marked(const Block& block) noexcept;
   bool finish_eviction() noexcept;
   bool note_copied(const Eviction& eviction) noexcept;
   void end_void(Eviction& eviction) noexcept;
@@ -337,7 +301,6 @@ class Residency {
   const char* check_locked() noexcept;
   const char* check_turn() noexcept;
   [[nodiscard]] Bytes slots_in_motion() const noexcept;
-
   Device& device_;
   Arena& arena_;
   HandlePool& pool_;
@@ -365,19 +328,20 @@ class Residency {
   void* keeper_ = nullptr;
   bool (*let_go_unneeded_)(void* self) = nullptr;
   void* cautious_ = nullptr;
-  std::deque<Eviction> evictions_;    // turnstile
-  std::deque<Incoming> incoming_;     // turnstile
-  std::deque<Lost> lost_;             // turnstile
-  bool waited_for_copy_out_ = false;  // turnstile; since the owner's turn began
-  bool host_is_full_ = false;         // turnstile; set by the last start_evictions
-  Status device_error_ = kOk;         // turnstile; what a wait on the device answered, if not "done"
-  std::uint64_t frees_seen_ = 0;      // turnstile; of freed_.added(), when copies of freed blocks were swept
-  int pressure_ = 0;                  // turnstile; turns since memory was last short, counted down
-  Bytes brought_;                     // turnstile; how much one turn brings in, by experience
-  std::vector<Refusal> refusals_;     // turnstile; since the owner's turn began, as are the next two
-  int failures_ = 0;                  // turnstile; of calls that were to take blocks off the device
-  Status failure_ = kOk;              // turnstile; what the last of them was answered
-  std::vector<BlockId> wanted_;       // turnstile; what the owner is bringing, sorted
+  std::deque<Eviction> evictions_;           // turnstile
+  std::deque<Incoming> incoming_;            // turnstile
+  std::pair<BlockId, StateWord> held_up_{};  // turnstile; of the eviction that are_held_up() waited for last
+  std::deque<Lost> lost_;                    // turnstile
+  bool waited_for_copy_out_ = false;         // turnstile; since the owner's turn began
+  bool host_is_full_ = false;                // turnstile; set by the last start_evictions
+  Status device_error_ = kOk;                // turnstile; what a wait on the device answered, if not "done"
+  std::uint64_t frees_seen_ = 0;   // turnstile; of freed_.added(), when copies of freed blocks were swept
+  int pressure_ = 0;               // turnstile; turns since memory was last short, counted down
+  Bytes brought_;                  // turnstile; how much one turn brings in, by experience
+  std::vector<Refusal> refusals_;  // turnstile; since the owner's turn began, as are the next two
+  int failures_ = 0;               // turnstile; of calls that were to take blocks off the device
+  Status failure_ = kOk;           // turnstile; what the last of them was answered
+  std::vector<BlockId> wanted_;    // turnstile; what the owner is bringing, sorted
   // turnstile; kept between calls, so that a search for victims seldom needs memory of its own
   std::vector<std::pair<std::uint64_t, BlockId>> candidates_;
   std::vector<BlockId> victims_;

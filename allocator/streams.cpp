@@ -9,7 +9,6 @@
 namespace tidepool::runtime {
 namespace {
 
-constexpr Nanos kWatchdog = seconds(10);
 constexpr Nanos kBriefly{200'000};
 
 std::atomic<std::uint64_t> g_tables{0};
@@ -41,6 +40,12 @@ std::atomic<bool> blocking_streams_exist{false};
 
 constinit thread_local StreamTable::Found StreamTable::t_found
     __attribute__((tls_model("initial-exec"))) = {};
+
+bool report_long_wait(Nanos since) noexcept {
+  if (monotonic_now() - since <= seconds(10)) return false;
+  report<Msg::TP2003>("10 s");
+  return true;
+}
 
 StreamTable::StreamTable(Device& device) noexcept
     : device_(device), id_(g_tables.fetch_add(1, std::memory_order_relaxed) + 1) {
@@ -267,10 +272,7 @@ Status StreamTable::wait_host_until(Use use, Nanos deadline) noexcept {
     }
     if (monotonic_now() > deadline) return kNotReady;
     pause_between_queries(round);
-    if (!reported && monotonic_now() - start > kWatchdog) {
-      report<Msg::TP2003>("10 s");
-      reported = true;
-    }
+    if (!reported) reported = report_long_wait(start);
   }
 }
 

@@ -41,6 +41,9 @@ constexpr StreamHandle handle_at_home(StreamHandle stream) noexcept {
 /// falls.
 extern std::atomic<bool> blocking_streams_exist;
 
+/// True, and said once by it, if a thread that has waited for device work since then has waited for long.
+bool report_long_wait(Nanos since) noexcept;
+
 /// Events that say how far a stream has come, oldest first. Fixed size: marks are made on the launch path.
 class MarkRing {
  public:

@@ -8,13 +8,36 @@
 namespace tidepool::runtime {
 
 Status SwapEngine::open() noexcept {
-  for (Stream** stream : {&out_, &in_}) {
+  std::array<Stream**, kLanes + 1> streams{&in_};
+  for (Lane lane = 0; lane < kLanes; ++lane) streams[lane + 1] = &out_[lane].stream;
+  for (Stream** stream : streams) {
     const DeviceResult<StreamHandle> handle = device_.create_stream();
     if (!handle.ok()) return handle.error();
     *stream = streams_.find(*handle);
     if (*stream == nullptr) return kOutOfMemory;
   }
   return kOk;
+}
+
+SwapEngine::Lane SwapEngine::lane_for(const Block& block) noexcept {
+  if (block.used_widely.load(std::memory_order_acquire)) return kReady;  // the device is waited for
+  UserStreams users{};
+  for (std::size_t i = 0; i < users.size(); ++i) {
+    const Use use = Use::from_raw(block.uses[i].load(std::memory_order_acquire));
+    if (!streams_.passed(use)) users[i] = use.stream();
+  }
+  if (users == UserStreams{}) return kReady;
+  std::sort(users.begin(), users.end());
+  Lane unused = kNone;
+  for (Lane lane = kReady + 1; lane < kLanes; ++lane) {
+    if (streams_.passed(out_[lane].last)) {
+      unused = lane;
+    } else if (out_[lane].after == users) {
+      return lane;
+    }
+  }
+  if (unused != kNone) out_[unused].after = users;
+  return unused;
 }
 
 template <class Copy>
@@ -34,14 +57,17 @@ Status SwapEngine::for_each_piece(const Block& block, const HostSlot& slot, Copy
   return kOk;
 }
 
-DeviceResult<Use> SwapEngine::copy_out(const Block& block, const HostSlot& slot, Use* started) noexcept {
+DeviceResult<Use> SwapEngine::copy_out(const Block& block, const HostSlot& slot, Lane lane,
+                                       Use* started) noexcept {
+  Stream* const out = out_[lane].stream;
   const Status status = for_each_piece(block, slot, [&](DevicePtr at, std::byte* host, Bytes size) {
-    const Status copied = device_.copy_to_host(host, at, size, out_->handle());
-    if (copied.ok()) *started = out_->draw();
+    const Status copied = device_.copy_to_host(host, at, size, out->handle());
+    if (copied.ok()) *started = out->draw();
     return copied;
   });
+  if (*started) out_[lane].last = *started;
   if (!status.ok()) return Err{status};
-  if (const Status marked = streams_.mark(*out_); !marked.ok()) return Err{marked};
+  if (const Status marked = streams_.mark(*out); !marked.ok()) return Err{marked};
   StatsPage::instance().add(Metric::swap_out_total, 1);
   StatsPage::instance().add(Metric::swap_out_bytes_total, block.requested().count());
   emit<Ev::block_out>(block.base.address(), block.requested());

@@ -1,6 +1,7 @@
 // A thread that is stuck in the driver with a full queue keeps nobody from what that queue waits for.
 
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <future>
 #include <set>
@@ -56,8 +57,9 @@ class FullQueue final : public fakes::ForwardingDevice {
 
 class Stuck {
  public:
-  Stuck() {
+  explicit Stuck(const char* clean = "1") {
     Options options = default_options();
+    REQUIRE(set_option(options, *find_option("TIDEPOOL_CLEAN"), clean).ok());
     REQUIRE(set_option(options, *find_option("TIDEPOOL_DEVICE_BUDGET"), "16MiB").ok());
     const auto created = Runtime::create(device, options, GiB(4));
     REQUIRE(created.ok());
@@ -180,6 +182,60 @@ TEST_CASE("stuck: an allocation that waits for a place in its stream's queue kee
   on.fake.end_hold(on.full);
   CHECK(on.launch(given, on.other) == 0);
   CHECK(on.runtime->check() == nullptr);
+}
+
+// The oldest blocks are used by kernels that end only when the host says so, which it does after it has used
+// others: these need room.
+TEST_CASE("stuck: blocks in use that are to leave keep no others from leaving") {
+  const char* const clean = GENERATE("1", "0");
+  const bool is_touched = GENERATE(true, false);
+  const int held = GENERATE(1, 6);  // the second: more than there are streams for copies
+  INFO("TIDEPOOL_CLEAN=" << clean << ", " << held
+                         << (is_touched ? ": to be copied" : ": in use in their memory's last life"));
+  Stuck on(clean);
+  std::vector<StreamHandle> streams;
+  std::vector<DevicePtr> first;
+  for (int i = 0; i < held; ++i) {
+    streams.push_back(on.fake.create_program_stream(false));
+    first.push_back(*on.runtime->allocate(MiB(2)));
+    on.fake.hold(streams.back());
+    REQUIRE(on.launch(first.back(), streams.back()) == 0);
+    if (is_touched) continue;
+    REQUIRE(on.runtime->free_in(first.back(), streams.back()).ok());
+    first.back() = *on.runtime->allocate_in(MiB(2), streams.back());
+  }
+  std::vector<DevicePtr> blocks;
+  for (int i = 0; i < 12; ++i) blocks.push_back(*on.runtime->allocate(MiB(2)));
+  auto job = std::async(std::launch::async, [&] {
+    int code = 0;
+    for (int round = 0; round < 3; ++round) {
+      for (const DevicePtr at : blocks) code = std::max(code, on.launch(at, on.other));
+    }
+    return code;
+  });
+  const bool is_over = job.wait_for(kSoon) == std::future_status::ready;
+  for (const StreamHandle stream : streams) on.fake.end_hold(stream);
+  CHECK(job.get() == 0);
+  CHECK(is_over);
+  for (const DevicePtr at : first) CHECK(on.launch(at, on.other) == 0);
+  CHECK(on.runtime->check() == nullptr);
+  CHECK(on.fake.errors().empty());
+}
+
+// It takes that long: nightly.
+TEST_CASE("stuck: who waits for 10 s for work that holds all memory says so, and goes on when it ends") {
+  if (std::getenv("TP_TEST_SWEEP") == nullptr) return;
+  Stuck on;
+  const std::uint64_t said = times_reported(Msg::TP2003);
+  const DevicePtr used = *on.runtime->allocate(MiB(12));
+  const DevicePtr wanted = *on.runtime->allocate(MiB(12));
+  on.fake.hold(on.full);
+  REQUIRE(on.launch(used, on.full) == 0);
+  auto job = std::async(std::launch::async, [&] { return on.launch(wanted, on.other); });
+  CHECK(job.wait_for(std::chrono::seconds(11)) == std::future_status::timeout);
+  CHECK(times_reported(Msg::TP2003) == said + 1);
+  on.fake.end_hold(on.full);
+  CHECK(job.get() == 0);
 }
 
 }  // namespace tidepool::runtime
