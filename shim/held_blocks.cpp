@@ -6,41 +6,74 @@
 #include <new>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "allocator/support/message.h"
 
 namespace tidepool::shim {
 namespace {
 
+/// What one object holds: what it was made of, and what single nodes of it were given since.
+struct Parts {
+  HeldBlocks whole;
+  std::vector<std::pair<CUgraphNode, HeldBlocks>> nodes;
+  template <class Do>
+  void for_each(Do&& what) {
+    what(whole);
+    for (auto& [node, held] : nodes) what(held);
+  }
+};
+
 /// What objects of one kind hold.
 template <class Handle>
 class Holders {
  public:
-  void add(Handle handle, HeldBlocks&& held) noexcept {
+  void add(Handle handle, Parts&& parts) noexcept {
     const std::lock_guard guard(lock_);
-    known_.insert_or_assign(handle, std::move(held));
+    known_.insert_or_assign(handle, std::move(parts));
   }
   void join(Handle handle, HeldBlocks&& held) noexcept {
     const std::lock_guard guard(lock_);
-    known_[handle].join(std::move(held));
+    known_[handle].whole.join(std::move(held));
   }
-  HeldBlocks take(Handle handle) noexcept {
+  /// `held` keeps what the node was given before.
+  void exchange(Handle handle, CUgraphNode node, HeldBlocks& held) noexcept {
     const std::lock_guard guard(lock_);
-    const auto found = known_.extract(handle);
-    return found ? std::move(found.mapped()) : HeldBlocks();
+    auto& nodes = known_[handle].nodes;
+    const auto known =
+        std::find_if(nodes.begin(), nodes.end(), [node](const auto& part) { return part.first == node; });
+    if (known == nodes.end()) {
+      nodes.emplace_back(node, std::move(held));
+    } else {
+      std::swap(known->second, held);
+    }
+  }
+  Parts take(Handle handle) noexcept {
+    const std::lock_guard guard(lock_);
+    auto found = known_.extract(handle);
+    return found ? std::move(found.mapped()) : Parts();
+  }
+  HeldBlocks take_whole(Handle handle) noexcept {
+    Parts parts = take(handle);
+    for (auto& [node, held] : parts.nodes) parts.whole.join(std::move(held));
+    return std::move(parts.whole);
   }
   void note(Handle handle, const WorkUses& uses) noexcept {
     const std::lock_guard guard(lock_);
-    if (const auto found = known_.find(handle); found != known_.end()) found->second.note(uses);
+    const auto found = known_.find(handle);
+    if (found != known_.end()) found->second.for_each([&](HeldBlocks& held) { held.note(uses); });
   }
   bool is_out_of_date(Handle handle) noexcept {
     const std::lock_guard guard(lock_);
+    bool is_any = false;
     const auto found = known_.find(handle);
-    return found != known_.end() && found->second.is_out_of_date();
+    if (found == known_.end()) return false;
+    found->second.for_each([&](HeldBlocks& held) { is_any = is_any || held.is_out_of_date(); });
+    return is_any;
   }
   void forget(CUdevice device) noexcept {
     const std::lock_guard guard(lock_);
-    for (auto& [handle, held] : known_) held.forget(device);
+    for (auto& [handle, parts] : known_) parts.for_each([&](HeldBlocks& held) { held.forget(device); });
   }
 
   /// Never destroyed: hooks run until the process has ended.
@@ -52,7 +85,7 @@ class Holders {
 
  private:
   std::mutex lock_;
-  std::unordered_map<Handle, HeldBlocks> known_;
+  std::unordered_map<Handle, Parts> known_;
 };
 
 using Instances = Holders<CUgraphExec>;
@@ -168,21 +201,28 @@ void HeldBlocks::let_go() noexcept {
 }
 
 void add_held(CUgraphExec instance, HeldBlocks&& held) noexcept {
-  Instances::instance().add(instance, std::move(held));
+  Instances::instance().add(instance, {std::move(held), {}});
 }
 void join_held(CUgraphExec instance, HeldBlocks&& held) noexcept {
   Instances::instance().join(instance, std::move(held));
 }
+void exchange_held(CUgraphExec instance, CUgraphNode node, HeldBlocks&& held) noexcept {
+  HeldBlocks before = std::move(held);
+  Instances::instance().exchange(instance, node, before);
+}
 HeldBlocks take_held(CUgraphExec instance) noexcept {
-  return Instances::instance().take(instance);
+  return Instances::instance().take_whole(instance);
 }
 // The driver wants one thread at a time to use an instance (CUDA runtime API, graph object thread safety), so
 // nobody misses what is taken meanwhile.
 CUresult renew_held(CUgraphExec instance, const char* what) noexcept {
   if (!Instances::instance().is_out_of_date(instance)) return CUDA_SUCCESS;
-  HeldBlocks held = Instances::instance().take(instance);
-  const CUresult result = held.renew(what);
-  Instances::instance().add(instance, std::move(held));
+  Parts parts = Instances::instance().take(instance);
+  CUresult result = CUDA_SUCCESS;
+  parts.for_each([&](HeldBlocks& held) {
+    if (result == CUDA_SUCCESS) result = held.renew(what);
+  });
+  Instances::instance().add(instance, std::move(parts));
   return result;
 }
 void note_launch(CUgraphExec instance, const WorkUses& uses) noexcept {
@@ -190,10 +230,10 @@ void note_launch(CUgraphExec instance, const WorkUses& uses) noexcept {
 }
 
 void add_held(CUtexObject texture, HeldBlocks&& held) noexcept {
-  Textures::instance().add(texture, std::move(held));
+  Textures::instance().add(texture, {std::move(held), {}});
 }
 HeldBlocks take_held(CUtexObject texture) noexcept {
-  return Textures::instance().take(texture);
+  return Textures::instance().take_whole(texture);
 }
 
 void forget_held(CUdevice device) noexcept {

@@ -70,6 +70,9 @@ class HeldBlocks {
 void add_held(CUgraphExec instance, HeldBlocks&& held) noexcept;
 /// It holds these as well.
 void join_held(CUgraphExec instance, HeldBlocks&& held) noexcept;
+/// One node of it was given other parameters: it holds these instead of what the node was given before. What
+/// it was made of it goes on holding.
+void exchange_held(CUgraphExec instance, CUgraphNode node, HeldBlocks&& held) noexcept;
 /// What it holds, which it no longer does: before its handle can come back for another.
 HeldBlocks take_held(CUgraphExec instance) noexcept;
 /// Before a launch of it: HeldBlocks::renew(). Costs a short lock where nothing was freed.

@@ -99,14 +99,20 @@ bool scan_argument(const Argument& argument, TouchSet& set) noexcept {
   return true;
 }
 
-// An instance uses it from then on. A graph need not find it later: what it is made of is asked when it is
-// instantiated.
+// An instance uses it from then on; one that was refused may, or what the node had before. A graph need not
+// find it later: what it is made of is asked when it is instantiated.
 constexpr auto kGiveNode = [](const auto& call, auto first, auto... args) noexcept {
   HeldBlocks held;
   const auto scan = [&](TouchSet& set) { return (scan_argument(args, set) && ...); };
   if (const CUresult kept = held.hold(call.kName, scan); kept != CUDA_SUCCESS) return kept;
   const CUresult result = call(first, args...);
-  if constexpr (std::is_same_v<decltype(first), CUgraphExec>) join_held(first, std::move(held));
+  if constexpr (std::is_same_v<decltype(first), CUgraphExec>) {
+    if (result == CUDA_SUCCESS) {
+      exchange_held(first, std::get<0>(std::tuple(args...)), std::move(held));
+    } else {
+      join_held(first, std::move(held));
+    }
+  }
   return result;
 };
 

@@ -30,7 +30,22 @@ CUresult keep(std::uint64_t address, const char* what) noexcept {
   return static_cast<CUresult>(runtime->keep(runtime::DevicePtr(address), what).code());
 }
 
-// The address is the argument at `Index`.
+/// For the time of a call, and as long as the work lasts that is noted.
+CUresult hold(HeldBlocks& held, std::uint64_t address, const char* what) noexcept {
+  const auto scan = [address](TouchSet& set) { return set.add(address), true; };
+  return held.hold(what, scan);
+}
+
+/// Work in the stream uses what is held, and nothing does after it. Work that went into a graph is found when
+/// that is instantiated.
+void note_stream(HeldBlocks& held, CUstream stream, bool per_thread, bool is_captured) noexcept {
+  WorkUses uses;
+  note_work(stream, per_thread, uses);
+  if (!is_captured) held.note(uses);
+}
+
+// The address is the argument at `Index`. Stream memory operations use it until they have passed; for the
+// rest it stays until it is freed, unless the driver has refused the call.
 template <std::size_t Index>
 constexpr auto kKeepArgument = [](const auto& call, auto... args) noexcept {
   const auto address = std::get<Index>(std::tuple(args...));
@@ -40,17 +55,20 @@ constexpr auto kKeepArgument = [](const auto& call, auto... args) noexcept {
   } else {
     value = address;
   }
-  const CUresult kept = keep(value, call.kName);
+  HeldBlocks held;
+  const CUresult there = hold(held, value, call.kName);
   // The memory is in use in this stream's context from now on; a free has to wait for it.
   if constexpr (std::is_same_v<std::tuple_element_t<0, std::tuple<decltype(args)...>>, CUstream>) {
     const CUstream stream = std::get<0>(std::tuple(args...));
-    if (kept != CUDA_SUCCESS) return spoil_capture(stream, call.kPerThread, kept);
+    if (there != CUDA_SUCCESS) return spoil_capture(stream, call.kPerThread, there);
+    const bool is_captured = is_capturing(stream, call.kPerThread);
     note_unseen_use(stream);
     const CUresult result = call(args...);
-    note_work(stream, call.kPerThread);
+    note_stream(held, stream, call.kPerThread, is_captured);
     return result;
   } else {
-    return kept == CUDA_SUCCESS ? call(args...) : kept;
+    const CUresult result = there == CUDA_SUCCESS ? call(args...) : there;
+    return result == CUDA_SUCCESS ? keep(value, call.kName) : result;
   }
 };
 
@@ -70,16 +88,19 @@ constexpr auto kBatchMemOp = [](const auto& call, CUstream stream, unsigned coun
                                 CUstreamBatchMemOpParams* operations, unsigned flags) noexcept {
   const Fate fate = is_capturing(stream, call.kPerThread) ? Fate::kCaptured : Fate::kDone;
   BroughtNames names;
-  for (unsigned i = 0; operations != nullptr && i < count; ++i) {
-    CUresult kept = keep(address_of(operations[i]), call.kName);
-    if (kept == CUDA_SUCCESS)
-      kept = names.keep(address_of(operations[i]), value_of(operations[i]), call.kName, fate);
-    if (kept != CUDA_SUCCESS) return spoil_capture(stream, call.kPerThread, kept);
-  }
+  HeldBlocks held;
+  const auto scan = [&](TouchSet& set) {
+    for (unsigned i = 0; operations != nullptr && i < count; ++i) set.add(address_of(operations[i]));
+    return true;
+  };
+  CUresult there = held.hold(call.kName, scan);
+  for (unsigned i = 0; operations != nullptr && i < count && there == CUDA_SUCCESS; ++i)
+    there = names.keep(address_of(operations[i]), value_of(operations[i]), call.kName, fate);
+  if (there != CUDA_SUCCESS) return spoil_capture(stream, call.kPerThread, there);
   note_unseen_use(stream);
   const CUresult result = call(stream, count, operations, flags);
   if (result == CUDA_SUCCESS && fate == Fate::kDone) names.arrived();
-  note_work(stream, call.kPerThread);
+  note_stream(held, stream, call.kPerThread, fate == Fate::kCaptured);
   return result;
 };
 

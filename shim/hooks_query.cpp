@@ -5,6 +5,7 @@
 
 #include "shim/buffer_ids.h"
 #include "shim/entry.h"
+#include "shim/held_blocks.h"
 #include "shim/managed.h"
 #include "shim/pools.h"
 
@@ -15,6 +16,14 @@ template <class T>
 CUresult answer(void* out, T value) noexcept {
   std::memcpy(out, &value, sizeof(T));  // NOLINT(bugprone-sizeof-expression): a pointer is a value here
   return CUDA_SUCCESS;
+}
+
+/// Whoever asks for it may have the memory registered for other devices next (GPUDirect RDMA), by calls that
+/// nobody sees. It stays from then on.
+bool leads_to_registration(CUpointer_attribute attribute) noexcept {
+  return attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS || attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ||
+         attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID ||
+         attribute == CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE;
 }
 
 // cuda.h, CUpointer_attribute. `ask` asks the driver, for what only it knows.
@@ -50,13 +59,15 @@ CUresult describe(const ManagedDevice& device, void* out, CUpointer_attribute at
     default:
       break;
   }
-  // The driver's answer is about physical memory that must then stay the same.
-  if (const auto status = runtime.keep(runtime::DevicePtr(at), "cuPointerGetAttribute"); !status.ok()) {
-    return static_cast<CUresult>(status.code());
-  }
-  // Whoever asks for it may have the memory registered next.
-  if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID) return answer(out, buffer_id(range.base.address()));
-  return ask();
+  // The driver's answer is about memory that is there.
+  constexpr const char* kWhat = "cuPointerGetAttribute";
+  HeldBlocks held;
+  const auto scan = [at](TouchSet& set) { return set.add(at), true; };
+  if (const CUresult there = held.hold(kWhat, scan); there != CUDA_SUCCESS) return there;
+  const CUresult asked =
+      attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID ? answer(out, buffer_id(range.base.address())) : ask();
+  if (asked != CUDA_SUCCESS || !leads_to_registration(attribute)) return asked;
+  return static_cast<CUresult>(runtime.keep(runtime::DevicePtr(at), kWhat).code());
 }
 
 constexpr auto kAttribute = [](const auto& call, void* out, CUpointer_attribute attribute,
@@ -68,15 +79,18 @@ constexpr auto kAttribute = [](const auto& call, void* out, CUpointer_attribute 
   return describe(*device, out, attribute, at, [&] { return call(out, attribute, at); });
 };
 
-// Unlike the single form this one does not fail for what cannot be answered: it leaves the driver's default.
+// Unlike the single form this one does not fail for what has no answer: it leaves the driver's default. What
+// could not be asked is another matter.
 constexpr auto kAttributes = [](const auto& call, unsigned count, CUpointer_attribute* attributes,
                                 void** outs, CUdeviceptr at) noexcept {
   const CUresult result = call(count, attributes, outs, at);
   const ManagedDevice* const device = owner_device(at);
   if (result != CUDA_SUCCESS || device == nullptr) return result;
   for (unsigned i = 0; i < count; ++i) {
-    (void)describe(*device, outs[i], attributes[i], at,
-                   [&] { return call(1, &attributes[i], &outs[i], at); });
+    const CUresult told =
+        describe(*device, outs[i], attributes[i], at, [&] { return call(1, &attributes[i], &outs[i], at); });
+    const bool has_no_answer = told == CUDA_ERROR_INVALID_VALUE || told == CUDA_ERROR_NOT_SUPPORTED;
+    if (told != CUDA_SUCCESS && !has_no_answer) return told;
   }
   return CUDA_SUCCESS;
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <errno.h>  // program_invocation_short_name
 
@@ -13,6 +14,11 @@ inline void check(cudaError_t error, const char* call) {
   if (error == cudaSuccess) return;
   std::fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, call, cudaGetErrorString(error));
   std::exit(1);
+}
+
+/// The runtime has the driver's codes.
+inline void check(CUresult result, const char* call) {
+  check(static_cast<cudaError_t>(result), call);
 }
 
 }  // namespace tidepool::test
