@@ -45,7 +45,7 @@ bool Residency::make_room(Bytes missing, Patience patience) noexcept {
   const Nanos start = monotonic_now();
   const Nanos deadline = start + (patience == Patience::kMinute ? kPatience : Nanos());
   bool is_held_up = false;
-  bool is_reported = false;
+  LongWait long_wait;
   for (;;) {
     const std::uint64_t frees = freed_.added();
     if (strip_freed()) return true;
@@ -58,7 +58,7 @@ bool Residency::make_room(Bytes missing, Patience patience) noexcept {
       settle_incoming();  // what has arrived may leave
       start_evictions(missing, Victims::kIdle);
       streams_.make_marks();
-      if (!is_reported) is_reported = report_long_wait(start);
+      report_long_wait(long_wait, start);
       if (std::none_of(evictions_.begin(), evictions_.end(), may_be_waited_for)) continue;
     }
     if (!evictions_.empty()) {

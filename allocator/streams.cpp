@@ -41,10 +41,11 @@ std::atomic<bool> blocking_streams_exist{false};
 constinit thread_local StreamTable::Found StreamTable::t_found
     __attribute__((tls_model("initial-exec"))) = {};
 
-bool report_long_wait(Nanos since) noexcept {
-  if (monotonic_now() - since <= seconds(10)) return false;
-  report<Msg::TP2003>("10 s");
-  return true;
+void report_long_wait(LongWait& wait, Nanos since) noexcept {
+  const Nanos waited = monotonic_now() - since;
+  if (!wait.is_due(waited)) return;
+  char text[32];
+  report<Msg::TP2003>(format_duration(text, sizeof text, waited));
 }
 
 StreamTable::StreamTable(Device& device) noexcept
@@ -260,7 +261,7 @@ Status StreamTable::wait_host_until(Use use, Nanos deadline) noexcept {
   if (!use) return kOk;
   Stream& stream = *by_index_[use.stream()].load(std::memory_order_acquire);
   const Nanos start = monotonic_now();
-  bool reported = false;
+  LongWait long_wait;
   for (int round = 0;; ++round) {
     if (const auto guard = lock_briefly(stream.lock_); guard.owns_lock()) {
       if (const Status status = poll_locked(stream, use.ticket()); !status.ok()) return status;
@@ -272,7 +273,7 @@ Status StreamTable::wait_host_until(Use use, Nanos deadline) noexcept {
     }
     if (monotonic_now() > deadline) return kNotReady;
     pause_between_queries(round);
-    if (!reported) reported = report_long_wait(start);
+    report_long_wait(long_wait, start);
   }
 }
 

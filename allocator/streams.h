@@ -10,6 +10,7 @@
 #include "allocator/block.h"
 #include "allocator/captures.h"
 #include "allocator/device.h"
+#include "allocator/support/long_wait.h"
 
 namespace tidepool::runtime {
 
@@ -41,8 +42,8 @@ constexpr StreamHandle handle_at_home(StreamHandle stream) noexcept {
 /// falls.
 extern std::atomic<bool> blocking_streams_exist;
 
-/// True, and said once by it, if a thread that has waited for device work since then has waited for long.
-bool report_long_wait(Nanos since) noexcept;
+/// Says so where a thread that has waited for device work since then has waited for long.
+void report_long_wait(LongWait& wait, Nanos since) noexcept;
 
 /// Events that say how far a stream has come, oldest first. Fixed size: marks are made on the launch path.
 class MarkRing {

@@ -34,14 +34,16 @@ TEST_CASE("explain: a message has its text, its cause and what to do") {
   CHECK(got.out ==
         "TP2003 · warning\n"
         "    a launch has waited … for GPU work to end so that memory can move. The job\n"
-        "    goes on when it ends. If it never does, run once with TIDEPOOL_DISABLE=1 and\n"
-        "    compare.\n"
+        "    goes on when it ends. Work that waits for the program meanwhile never ends:\n"
+        "    raise --device-budget until this line stays away.\n"
         "Cause\n"
         "    Memory is moved only after the GPU work that uses it has ended; a kernel\n"
-        "    that waits for a later launch, or a very long kernel, delays that.\n"
+        "    that waits for a later launch, or a very long kernel, delays that. Where\n"
+        "    that work waits for the launching thread (for a value that it writes later,\n"
+        "    or in a host function for a lock that it holds), neither goes on.\n"
         "What to do\n"
-        "    If the job hangs only with Tidepool, raise --device-budget so that it fits\n"
-        "    and report it.\n");
+        "    If the job hangs with Tidepool only (TIDEPOOL_DISABLE=1 tells), raise\n"
+        "    --device-budget: room for that work and the launch together is enough.\n");
   CHECK(call({"explain", "tp2003"}).out == got.out);
 }
 
