@@ -14,13 +14,21 @@ constexpr bool is_wrong_address(Status status) noexcept {
   return status.code() == 700 || status.code() == 717 || status.code() == 719;
 }
 
+/// In this process idle memory has no address (TIDEPOOL_CHECK=unmap). Set when a runtime begins.
+inline constinit std::atomic<bool> is_idle_memory_unmapped{false};
+
 /// Says once in the life of the process that the device is lost: after a wrong address, where memory that
-/// Tidepool takes away may have been meant, how to find out. Hook-safe.
+/// Tidepool takes away may have been meant, how to find out; or where that is being found out, that `call`,
+/// or work before it, is it. Hook-safe.
 inline void report_lost(const char* call, Status status) noexcept {
   static constinit std::atomic<bool> said_lost{false};
   if (said_lost.exchange(true, std::memory_order_relaxed)) return;
   if (is_wrong_address(status) && StatsPage::instance().get(Metric::blocks_managed_total) > 0) {
-    report<Msg::TP3006>(call, status.code());
+    if (is_idle_memory_unmapped.load(std::memory_order_relaxed)) {
+      report<Msg::TP2020>(call, status.code());
+    } else {
+      report<Msg::TP3006>(call, status.code());
+    }
   } else {
     report<Msg::TP3005>(call, status.code());
   }

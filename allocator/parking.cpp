@@ -10,12 +10,6 @@
 #include "allocator/support/message.h"
 
 namespace tidepool::runtime {
-namespace {
-
-// cuda.h: CUDA_ERROR_ILLEGAL_ADDRESS.
-constexpr Status kIllegalAddress{700};
-
-}  // namespace
 
 void Residency::park_idle(Use use, WorkName what) noexcept {
   if (frozen()) return;
@@ -23,10 +17,7 @@ void Residency::park_idle(Use use, WorkName what) noexcept {
   const Status ended = wait_for_mapped(use);
   is_patient_ = ended != kNotReady;
   if (!ended.ok() && ended != kNotReady) {
-    if (ended == kIllegalAddress && !said_fault_) {
-      said_fault_ = true;
-      report<Msg::TP2020>(WorkName::Text(what).c_str(), ended.code());
-    }
+    if (is_wrong_address(ended)) report_lost(WorkName::Text(what).c_str(), ended);
     return;
   }
   settle_incoming();

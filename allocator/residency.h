@@ -346,8 +346,7 @@ class Residency {
   std::vector<std::pair<std::uint64_t, BlockId>> candidates_;
   std::vector<BlockId> victims_;
   std::vector<std::pair<BlockId, StateWord>> parking_;
-  bool is_patient_ = true;   // turnstile; park_idle() has not lately waited in vain
-  bool said_fault_ = false;  // turnstile
+  bool is_patient_ = true;  // turnstile; park_idle() has not lately waited in vain
 
   // turnstile; blocks under which memory may have stayed when they left, as the driver would not unmap it
   std::vector<BlockId> left_behind_;

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "allocator/failed_call.h"
 #include "allocator/support/events.h"
 #include "allocator/support/message.h"
 #include "allocator/support/stats_page.h"
@@ -77,6 +78,7 @@ Runtime::Runtime(Device& device, std::unique_ptr<Arena> arena, const Options& op
   residency_.on_shortage([](void* self) { return static_cast<NamedBlocks*>(self)->let_go_of_unnamed(); },
                          &named_);
   if (options.check == CheckLevel::kUnmap) pool_.attend_always();
+  is_idle_memory_unmapped.store(options.check == CheckLevel::kUnmap, std::memory_order_relaxed);
   // A thread's own default streams end with the thread.
   (void)epochs_.add_exit_hook([](void* self) { static_cast<Runtime*>(self)->streams_.retire_thread(); },
                               this);

@@ -120,6 +120,10 @@ class Runtime {
   /// that goes into a graph. Hook-safe as launch().
   /// Returns the use that covers it; none where the stream is not known.
   Use note_work(StreamHandle stream) noexcept;
+  /// TIDEPOOL_CHECK=unmap, after work of which `use` is what note_work() returned: as behind work that names
+  /// memory, waits for it (within bounds) and takes the addresses of what is idle away. Not hook-safe where a
+  /// call may not wait: not while a stream is captured.
+  void park_idle(Use use, WorkName what) noexcept { residency_.park_idle(use, what); }
 
   /// The block at the address stays on the device until it is freed: something refers to it that we cannot
   /// follow.

@@ -34,9 +34,30 @@ void let_stream_in(CUstream stream) noexcept {
   });
 }
 
+bool is_all_work_awaited() noexcept {
+  return options().check == CheckLevel::kUnmap;
+}
+
+void await_work(const WorkUses& uses, runtime::WorkName what) noexcept {
+  for_each_managed([&](const ManagedDevice& device) {
+    if (const runtime::Use use = uses.by_slot[device.slot]) device.runtime->park_idle(use, what);
+  });
+}
+
+CUresult pass_and_await(CUstream stream, bool per_thread, runtime::WorkName what,
+                        FunctionRef<CUresult()> enqueue) noexcept {
+  // Asked for now: a context that has met an illegal address answers nothing any more.
+  const runtime::WorkName::Text name(what);
+  const CUresult result = enqueue();
+  WorkUses uses;
+  note_work(stream, per_thread, uses);
+  await_work(uses, name.c_str());
+  return result;
+}
+
 void note_wrong_address(runtime::WorkName what, CUresult result) noexcept {
   const auto status = runtime::Status(static_cast<int>(result));
-  if (!runtime::is_wrong_address(status) || options().check == CheckLevel::kUnmap) return;
+  if (!runtime::is_wrong_address(status)) return;
   if (StatsPage::instance().get(Metric::blocks_managed_total) == 0) return;
   runtime::report_lost(runtime::WorkName::Text(what).c_str(), status);
 }

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "shim/capture.h"
+#include "shim/function_ref.h"
 #include "shim/make_way.h"
 #include "shim/managed.h"
 #include "shim/stream_context.h"
@@ -40,8 +41,16 @@ struct WorkUses {
 };
 void note_work(CUstream stream, bool per_thread, WorkUses& uses) noexcept;
 
+/// With TIDEPOOL_CHECK=unmap all work is waited for, also such as names no memory: it may find some.
+[[gnu::cold]] bool is_all_work_awaited() noexcept;
+/// What note_work() was told of, there: TP2020 names it if it used memory that nothing names.
+void await_work(const WorkUses& uses, runtime::WorkName what) noexcept;
+/// `enqueue()` and both.
+[[gnu::cold]] CUresult pass_and_await(CUstream stream, bool per_thread, runtime::WorkName what,
+                                      FunctionRef<CUresult()> enqueue) noexcept;
+
 /// A call of the program's was answered so: a wrong address is told of, once (report_lost), where memory is
-/// managed. With TIDEPOOL_CHECK=unmap it has been: TP2020. Hook-safe.
+/// managed. Hook-safe.
 void note_wrong_address(runtime::WorkName what, CUresult result) noexcept;
 
 /// Runs `enqueue()`, which puts work that touches the blocks into the stream, once they are on the device;
@@ -118,6 +127,7 @@ template <class Enqueue>
                                             bool per_thread, Waits waits, runtime::WorkName what,
                                             Enqueue&& enqueue, Reach reach = Reach::kProgram) noexcept {
   if (set.empty()) [[unlikely]] {
+    if (is_all_work_awaited()) return pass_and_await(stream, per_thread, what, enqueue);
     const CUresult result = enqueue();
     note_work(stream, per_thread);
     return result;

@@ -100,6 +100,7 @@ CUresult call_captured(std::span<const TouchedThere> touched, runtime::WorkName 
 CUresult pass(const TouchedDevices& touched, CUstream stream, bool per_thread, Waits waits,
               runtime::WorkName what, Reach reach, FunctionRef<CUresult()> enqueue) noexcept {
   if (touched.all().empty()) {
+    if (is_all_work_awaited()) return pass_and_await(stream, per_thread, what, enqueue);
     const CUresult result = enqueue();
     note_work(stream, per_thread);
     return result;

@@ -144,6 +144,7 @@ constexpr auto kGraphLaunch = [](const auto& call, CUgraphExec exec, CUstream st
   WorkUses uses;
   note_work(stream, call.kPerThread, uses);
   note_launch(exec, uses);
+  if (is_all_work_awaited()) await_work(uses, call.kName);
   if (recording() && result == CUDA_SUCCESS) [[unlikely]]
     record_graph(recorded_stream(stream, call.kPerThread));
   return result;

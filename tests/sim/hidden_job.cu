@@ -1,5 +1,6 @@
 // A kernel that finds memory by an address that none of its arguments has: in a table in device memory, and
-// there not even as it is. Prints a sum over that memory.
+// there not even as it is. Prints a sum over that memory. With an argument the table and the sum are in host
+// memory, so that the kernel names no memory of the device at all.
 
 #include <cuda_runtime.h>
 
@@ -46,27 +47,33 @@ struct Follow {
 };
 SIMGPU_KERNEL(follow, Follow, (const Word* table, Word* sum), table, sum)
 
+// What a kernel finds at the same address in host memory.
+cudaError_t allocate(Word** at, bool on_host) {
+  return on_host ? cudaHostAlloc(at, sizeof(Word), cudaHostAllocDefault) : cudaMalloc(at, sizeof(Word));
+}
+
 }  // namespace
 
-int main() {
+int main(int argc, char**) {
+  const bool on_host = argc > 1;
   Word* data = nullptr;
   Word* table = nullptr;
   Word* sum = nullptr;
   OK(cudaMalloc(&data, kBytes));
-  OK(cudaMalloc(&table, sizeof(Word)));
-  OK(cudaMalloc(&sum, sizeof(Word)));
+  OK(allocate(&table, on_host));
+  OK(allocate(&sum, on_host));
   OK(cudaMemset(sum, 0, sizeof(Word)));
   const Word veiled = reinterpret_cast<Word>(data) ^ kVeil;
-  OK(cudaMemcpy(table, &veiled, sizeof veiled, cudaMemcpyHostToDevice));
+  OK(cudaMemcpy(table, &veiled, sizeof veiled, cudaMemcpyDefault));
   count<<<1, 64>>>(data);
   follow<<<1, 64>>>(table, sum);
   OK(cudaGetLastError());
   OK(cudaDeviceSynchronize());
   Word total = 0;
-  OK(cudaMemcpy(&total, sum, sizeof total, cudaMemcpyDeviceToHost));
+  OK(cudaMemcpy(&total, sum, sizeof total, cudaMemcpyDefault));
   std::printf("sum %llu\n", total);
-  OK(cudaFree(sum));
-  OK(cudaFree(table));
+  OK(on_host ? cudaFreeHost(sum) : cudaFree(sum));
+  OK(on_host ? cudaFreeHost(table) : cudaFree(table));
   OK(cudaFree(data));
   return 0;
 }

@@ -71,6 +71,7 @@ TEST_CASE("unmap: a pointer that no argument shows ends in an illegal address, a
   CHECK(got.outcome.out.empty());
   CHECK(got.outcome.err.find("illegal memory access") != std::string::npos);
   CHECK(got.outcome.err.find(" E TP2020 kernel (anonymous namespace)::follow(") != std::string::npos);
+  CHECK(got.outcome.err.find("TP3006") == std::string::npos);  // its advice is this run
 
   // What its explanation advises.
   const DeviceRun kept =
@@ -78,6 +79,19 @@ TEST_CASE("unmap: a pointer that no argument shows ends in an illegal address, a
   INFO(kept.outcome.err);
   CHECK(kept.outcome.code() == 0);
   CHECK(kept.outcome.out == plain.outcome.out);
+}
+
+TEST_CASE("unmap: a kernel that names no memory of the device at all is named as well") {
+  const std::vector<std::string> program = {built("tests/hidden_job"), "on_host"};
+  const DeviceRun plain = on_device(program);
+  REQUIRE(plain.outcome.code() == 0);
+
+  const DeviceRun got = on_device(program, {"--device-budget", "64MiB", "--check", "unmap"});
+  INFO(got.outcome.err);
+  CHECK(got.outcome.code() == 1);
+  CHECK(got.outcome.out.empty());
+  CHECK(got.outcome.err.find(" E TP2020 kernel (anonymous namespace)::follow(") != std::string::npos);
+  CHECK(got.outcome.err.find("TP300") == std::string::npos);
 }
 
 }  // namespace tidepool::test
