@@ -61,7 +61,10 @@ DeviceResult<EventHandle> StreamTable::take_event(Stream& stream) noexcept {
       return event;
     }
   }
-  return stream.device_->create_event();
+  // Without an event nobody can tell when memory may move: worth a second try.
+  DeviceResult<EventHandle> made = stream.device_->create_event();
+  if (!made.ok()) made = stream.device_->create_event();
+  return made;
 }
 
 Status StreamTable::synchronize() noexcept {
