@@ -11,19 +11,7 @@ TEST_CASE("brief use: what streams, questions, refused calls and nodes name may 
   for (const char* way : {"value", "batch", "refused", "asked", "kernel", "memset", "memcpy"}) {
     for (const char* seed : {"1", "2"}) {
       INFO(way << ", seed " << seed);
-      const std::vector<std::string> job = {built("tests/brief_use_job"), way};
-      const DeviceRun plain = run_on_device({"--seed", seed}, {}, job);
-      INFO(plain.outcome.err);
-      REQUIRE(plain.outcome.code() == 0);
-      for (const char* check : {"off", "unmap"}) {
-        INFO(check);
-        const DeviceRun got =
-            run_on_device({"--seed", seed}, {"--device-budget", "24MiB", "--check", check}, job);
-        INFO(got.outcome.err);
-        CHECK(got.outcome.code() == 0);
-        CHECK(got.outcome.out == plain.outcome.out);
-        CHECK(got.number("memory", "physical_peak_bytes") <= 24 * (std::uint64_t{1} << 20));
-      }
+      expect_same_output({built("tests/brief_use_job"), way}, seed, 24);
     }
   }
 }

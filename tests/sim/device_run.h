@@ -53,4 +53,23 @@ inline DeviceRun run_on_device(const std::vector<std::string>& simgpu,
   return result;
 }
 
+/// The program prints in a budget of so many MiB what it prints without Tidepool, and the device never holds
+/// more; also where every idle block is unmapped.
+inline void expect_same_output(const std::vector<std::string>& program, const std::string& seed,
+                               std::uint64_t budget_mib) {
+  const DeviceRun plain = run_on_device({"--seed", seed}, {}, program);
+  INFO(plain.outcome.err);
+  REQUIRE(plain.outcome.code() == 0);
+  for (const char* check : {"off", "unmap"}) {
+    INFO(check);
+    const std::string budget = std::to_string(budget_mib) + "MiB";
+    const DeviceRun got =
+        run_on_device({"--seed", seed}, {"--device-budget", budget, "--check", check}, program);
+    INFO(got.outcome.err);
+    CHECK(got.outcome.code() == 0);
+    CHECK(got.outcome.out == plain.outcome.out);
+    CHECK(got.number("memory", "physical_peak_bytes") <= budget_mib << 20);
+  }
+}
+
 }  // namespace tidepool::test
