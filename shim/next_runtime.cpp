@@ -10,6 +10,7 @@
 #include <new>
 #include <string_view>
 
+#include "allocator/support/message.h"
 #include "shim/module_owner.h"
 #include "shim/own_memory.h"
 #include "shim/real_driver.h"
@@ -75,6 +76,8 @@ void keep(const Answer& found) noexcept {
   give_own_memory(const_cast<char*>(answer->caller.name));
   give_own_memory(const_cast<char*>(answer->target.name));
   give_own_memory(answer);
+  static std::atomic<bool> said{false};
+  if (!said.exchange(true)) report<Msg::TP1020>(kRoom);
 }
 
 /// The version in which a module asks for the functions of its CUDA runtime ("libcudart.so.13"); null: in

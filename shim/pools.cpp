@@ -6,7 +6,9 @@
 #include <mutex>
 #include <optional>
 
+#include "allocator/support/message.h"
 #include "shim/ask.h"
+#include "shim/observe.h"
 #include "shim/real_driver.h"
 
 namespace tidepool::shim {
@@ -74,6 +76,13 @@ Pool* add(CUmemoryPool handle, CUdevice device) noexcept {
   return &pool;
 }
 
+// Without g_lock. Says once that a pool which could be managed has no place.
+void say_if_left_out(const Pool* pool, CUdevice device) noexcept {
+  static std::atomic<bool> said{false};
+  if (pool == nullptr && device >= 0 && !observes() && !said.exchange(true))
+    report<Msg::TP1019>(kMostPools - 1);
+}
+
 // Whose default pool it is; -1: nobody's. None: it cannot be told now.
 std::optional<CUdevice> device_of_default(CUmemoryPool handle) noexcept {
   const RealDriver& driver = active_driver();
@@ -97,9 +106,14 @@ const Pool* known(CUmemoryPool handle) noexcept {
   // Either a device's default pool, which nobody makes, or one that we know nothing of.
   const std::optional<CUdevice> device = device_of_default(handle);
   if (!device) return nullptr;
-  const std::lock_guard guard(g_lock);
-  const Pool* const pool = find(handle);
-  return pool != nullptr ? pool : add(handle, *device);
+  const Pool* pool = nullptr;
+  {
+    const std::lock_guard guard(g_lock);
+    pool = find(handle);
+    if (pool == nullptr) pool = add(handle, *device);
+  }
+  say_if_left_out(pool, *device);
+  return pool;
 }
 
 }  // namespace
@@ -137,12 +151,17 @@ void note_pool(CUmemoryPool handle, const CUmemPoolProps& properties) noexcept {
   const bool is_plain = properties.allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
                         properties.handleTypes == CU_MEM_HANDLE_TYPE_NONE &&
                         properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-  const std::lock_guard guard(g_lock);
-  // A handle that comes back is another pool.
-  if (Pool* old = find(handle)) old->handle.store(nullptr, std::memory_order_release);
-  Pool* const pool = add(handle, is_plain ? properties.location.id : -1);
-  // Nobody else knows the handle yet.
-  if (pool != nullptr) pool->most.store(Bytes(properties.maxSize).round_up(MiB(2)).count());
+  const CUdevice device = is_plain ? properties.location.id : -1;
+  Pool* pool = nullptr;
+  {
+    const std::lock_guard guard(g_lock);
+    // A handle that comes back is another pool.
+    if (Pool* old = find(handle)) old->handle.store(nullptr, std::memory_order_release);
+    pool = add(handle, device);
+    // Nobody else knows the handle yet.
+    if (pool != nullptr) pool->most.store(Bytes(properties.maxSize).round_up(MiB(2)).count());
+  }
+  say_if_left_out(pool, device);
 }
 
 PoolTag forget_pool(CUmemoryPool handle) noexcept {

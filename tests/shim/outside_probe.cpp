@@ -40,15 +40,38 @@ void context_room() {
   (void)filled(150 * kMiB);
 }
 
-// A pool for other processes.
-CUmemoryPool shared_pool() {
+CUmemoryPool new_pool(CUmemAllocationHandleType handles) {
   CUmemPoolProps properties{};
   properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  properties.handleTypes = handles;
   properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
   CUmemoryPool pool = nullptr;
   EXPECT(DRIVER(cuMemPoolCreate)(&pool, &properties) == CUDA_SUCCESS);
   return pool;
+}
+
+// A pool for other processes.
+CUmemoryPool shared_pool() {
+  return new_pool(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+}
+
+// With a budget of 64 MiB. 127 pools are managed; what comes from others has room and is right all the same.
+void many_pools() {
+  start();
+  std::vector<CUmemoryPool> pools;
+  for (int i = 0; i < 130; ++i) pools.push_back(new_pool(CU_MEM_HANDLE_TYPE_NONE));
+  std::vector<CUdeviceptr> blocks(pools.size());
+  for (std::size_t i = 0; i < pools.size(); ++i) {
+    EXPECT(DRIVER(cuMemAllocFromPoolAsync)(&blocks[i], 4 * kMiB, pools[i], nullptr) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuMemsetD8Async)(blocks[i], static_cast<unsigned char>(i), 4 * kMiB, nullptr) ==
+           CUDA_SUCCESS);
+  }
+  for (std::size_t i = 0; i < pools.size(); ++i) {
+    unsigned char byte = 255;
+    EXPECT(DRIVER(cuMemcpyDtoH_v2)(&byte, blocks[i] + 3 * kMiB, 1) == CUDA_SUCCESS && byte == i);
+    EXPECT(DRIVER(cuMemFreeAsync)(blocks[i], nullptr) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuMemPoolDestroy)(pools[i]) == CUDA_SUCCESS);
+  }
 }
 
 void pool_room() {
@@ -311,6 +334,8 @@ int main(int argc, char** argv) {
     context_room();
   else if (which == "pool_room")
     pool_room();
+  else if (which == "many_pools")
+    many_pools();
   else if (which == "too_much")
     too_much();
   else if (which == "counted")

@@ -43,6 +43,20 @@ TEST_CASE("outside: what is freed is given back when the program wants it of the
   probe("pool_room", kSmall);
 }
 
+TEST_CASE("outside: more pools than can be managed are told of once, and the budget holds") {
+  const DeviceRun got = probe("many_pools", kLarge, {"--device-budget", "64MiB"});
+  CHECK(got.number("memory", "physical_peak_bytes") <= 64 * kMiB);
+  const std::string said =
+      " W TP1019 the program has more than 127 memory pools at a time. What it allocates from further ones "
+      "stays on the device, in the driver's hands. Destroy pools that are done with, or raise "
+      "--device-budget.\n";
+  const std::size_t at = got.outcome.err.find(said);
+  CHECK(at != std::string::npos);
+  CHECK(got.outcome.err.find("TP1019", at + said.size()) == std::string::npos);
+  CHECK(probe("counted", kLarge, {"--device-budget", "64MiB"}).outcome.err.find("TP1019") ==
+        std::string::npos);
+}
+
 TEST_CASE("outside: nothing leaves for what the driver does not have either") {
   const DeviceRun got = probe("too_much", kSmall);
   CHECK(got.number("d2h", "bytes") == 0);

@@ -48,6 +48,21 @@ TEST_CASE("runtime door: libraries and runtimes that are unloaded are forgotten"
   expect_passes(probe("reloaded"));
 }
 
+TEST_CASE("runtime door: more modules than are remembered reach their own runtime, and that is said once") {
+  const Outcome got = probe("many_modules");
+  expect_passes(got);
+  const std::string said =
+      " W TP1020 more than 512 functions of CUDA's libraries have been called, each module's counted for "
+      "itself. "
+      "Further ones are looked up at each call, which takes some microseconds and changes nothing else. "
+      "Report "
+      "a program that this makes slow.\n";
+  const std::size_t at = got.err.find(said);
+  CHECK(at != std::string::npos);
+  CHECK(got.err.find("TP1020", at + said.size()) == std::string::npos);
+  CHECK(probe("two_runtimes").err.find("TP1020") == std::string::npos);
+}
+
 TEST_CASE("runtime door: a call that failed or was left marks nothing, an inner one is the outer one's") {
   expect_passes(probe("marks"));
 }

@@ -2,6 +2,8 @@
 // runtime_door_test.cpp, one case per process: `runtime_probe CASE FOLDER`.
 
 #include <csetjmp>
+#include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -118,6 +120,25 @@ void reloaded() {
     void* const runtime = dlopen("libcudart.so.11.0", RTLD_NOW | RTLD_NOLOAD);
     EXPECT(dlclose(runtime) == 0 && dlclose(runtime) == 0 && dlclose(library) == 0);
     EXPECT(dlopen("libcudart.so.11.0", RTLD_NOW | RTLD_NOLOAD) == nullptr);
+  }
+}
+
+// More modules than are remembered: each call reaches its own runtime all the same, also the second time.
+void many_modules() {
+  start();
+  const std::string original = g_folder + "/libother_user.so";
+  std::string folder = "/tmp/runtime-users-XXXXXX";
+  EXPECT(mkdtemp(folder.data()) != nullptr);
+  std::vector<User> users;
+  constexpr int kModules = 512 / (kAllocs + kFrees) + 2;
+  for (int i = 0; i < kModules; ++i) {
+    const std::string copy = folder + "/lib" + std::to_string(i) + ".so";
+    std::filesystem::copy(original, copy);
+    users.push_back(user_of(dlopen(copy.c_str(), RTLD_NOW | RTLD_LOCAL), "libcudart.so.11.0"));
+  }
+  std::filesystem::remove_all(folder);
+  for (int round = 0; round < 2; ++round) {
+    for (const User& user : users) expect_own_runtime(user, false);
   }
 }
 
@@ -244,6 +265,8 @@ int main(int argc, char** argv) {
     no_runtime_of_its_own();
   else if (which == "reloaded")
     reloaded();
+  else if (which == "many_modules")
+    many_modules();
   else if (which == "marks")
     marks();
   else if (which == "disabled")
