@@ -141,4 +141,32 @@ TEST_CASE("parking: work that does not end keeps the addresses of what it uses, 
   program.check();
 }
 
+// What is in its memory is all there is of it: nobody else may be given that meanwhile.
+TEST_CASE("parking: a parked block that cannot be mapped keeps its memory, and what is in it") {
+  for (const char* call : {"map", "set_access"}) {
+    for (const int failures : {1, 100}) {
+      INFO(call << " fails " << failures << " times");
+      Program program({.budget = "64MiB", .check = "unmap"});
+      const auto blocks = blocks_of(program, 2, MiB(8));
+      REQUIRE(program.touch({blocks[0]}, 0).ok());
+      program.synchronize();
+      REQUIRE(program.touch({blocks[1]}, 0).ok());
+      REQUIRE(state_of(program, blocks[0]) == BlockState::kParked);
+      const std::string plan = std::string(call) + " count=" + std::to_string(failures) + " return=999";
+      REQUIRE(program.device().faults().add_text(plan).empty());
+      const Status named = program.touch({blocks[0]}, 0);
+      REQUIRE(program.device().faults().injected() > 0);
+      program.device().faults().clear();
+      CHECK(named == (failures == 1 ? kOk : Status(999)));
+      // Whatever is spare is given to others, and written.
+      for (const DevicePtr other : blocks_of(program, 6, MiB(8))) REQUIRE(program.touch({other}, 0).ok());
+      REQUIRE(program.touch(blocks, 0).ok());
+      program.synchronize();
+      program.check();
+      CHECK(program.device().copied_to_host() == Bytes());
+      CHECK(program.device().in_use() == MiB(64));
+    }
+  }
+}
+
 }  // namespace tidepool::runtime
