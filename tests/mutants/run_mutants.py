@@ -15,7 +15,7 @@ import mutant as mutants
 
 FOLDER = Path(__file__).resolve().parent
 SKIPPED_FOLDERS = {".git", ".cache", "build", "__pycache__"}
-FAILED_TEST = re.compile(r"^\s*\d+ - (.*) \([^()]*\)\s*$")
+FAILED_TEST = re.compile(r"^\s*\d+ - (.*) \(([^()]*)\)\s*$")
 
 
 def sync_tree(source, copy):
@@ -60,13 +60,15 @@ class Workshop:
         return "" if result.returncode == 0 else "\n".join((result.stdout + result.stderr).splitlines()[-15:])
 
     def failing_tests(self, regex):
-        """Names of the tests that fail; all of them pass: empty. No test at all is an error."""
+        """Names of the tests that fail, and which of them took too long; all of them pass: empty. No test at all is an
+        error."""
         command = ["ctest", "--test-dir", self.build, "-R", regex, "--no-tests=error", "--parallel", self.jobs]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode == 0:
             return []
         _, _, list_text = result.stdout.partition("The following tests FAILED:")
-        names = [match.group(1) for match in map(FAILED_TEST.match, list_text.splitlines()) if match]
+        failures = [match.groups() for match in map(FAILED_TEST.match, list_text.splitlines()) if match]
+        names = [name + " (out of time)" * (why == "Timeout") for name, why in failures]
         if not names:
             raise mutants.MutantError(f"ctest -R '{regex}' did not run: {(result.stdout + result.stderr).strip()}")
         return names

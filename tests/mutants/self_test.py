@@ -34,6 +34,8 @@ add_executable(sum_test sum.cpp)
 add_test(NAME sum COMMAND sum_test)
 add_test(NAME already_broken COMMAND sum_test)
 set_tests_properties(already_broken PROPERTIES WILL_FAIL ON)
+add_test(NAME slow COMMAND ${CMAKE_COMMAND} -E sleep 20)
+set_tests_properties(slow PROPERTIES TIMEOUT 0.1)
 """
 
 
@@ -101,6 +103,7 @@ class Runner(unittest.TestCase):
                 "does_not_build": TEXT.format(first="no_such_name"),
                 "no_such_test": TEXT.format(first="i").replace("^sum$", "^some$"),
                 "fails_anyway": TEXT.format(first="i").replace("^sum$", "already_broken"),
+                "takes_too_long": TEXT.format(first="i").replace("^sum$", "slow"),
                 "stale": TEXT.format(first="i").replace("i < n", "i <= n"),
             }
             files = []
@@ -114,7 +117,8 @@ class Runner(unittest.TestCase):
             with contextlib.redirect_stdout(output):
                 problems = run_mutants.run(source, scratch, files, [], 2)
             self.assertIn("caught: caught by sum", output.getvalue())
-            wanted = ("unnoticed was not noticed", "does_not_build does not build", "did not run", "fail already", "stands 0")
+            wanted = ("unnoticed was not noticed", "does_not_build does not build", "did not run", ": already_broken",
+                      ": slow (out of time)", "stands 0")
             self.assertEqual(len(problems), len(wanted), problems)
             for problem, fragment in zip(problems, wanted):
                 self.assertIn(fragment, problem)

@@ -18,8 +18,9 @@
 # COST says about how long one case takes; those that take longest start first, or a core would idle at the end.
 # It is needed only for what takes seconds, and only until ctest has measured; SERIAL tests come before all others.
 #
-# Both give every label its time limit from tp_label_timeout, four times that in sanitizer builds, and put
-# "asan." or "tsan." before the name there, so that one ctest can run the builds side by side.
+# Both give every label its time limit from tp_label_timeout, four times that in sanitizer builds and where nothing
+# is optimised. In sanitizer builds they put "asan." or "tsan." before the name, so that one ctest can run the builds
+# side by side.
 # Tests with the label data need the real inputs that TIDEPOOL_TEST_DATA names; without it they are disabled.
 #
 # TP_TEST_PRELOAD_FIRST is the run-time library that must come first in LD_PRELOAD (empty without sanitizer).
@@ -76,7 +77,7 @@ function(tp_label_timeout label out)
     message(FATAL_ERROR "tests: unknown label '${label}'; labels are listed in TidepoolTests.cmake")
   endif()
   set(seconds ${seconds_${label}})
-  if(TP_SANITIZE)
+  if(TP_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Debug")
     math(EXPR seconds "4 * ${seconds}")
   endif()
   set(${out} ${seconds} PARENT_SCOPE)
