@@ -39,6 +39,15 @@ Status NamedBlocks::hold(std::span<const BlockId> ids, WorkName what) noexcept {
   return kOk;
 }
 
+Bytes NamedBlocks::held() const noexcept {
+  const std::lock_guard guard(lock_);
+  Bytes bytes;
+  for (const auto& [id, hold] : held_) {
+    if (!is_over(hold)) bytes += hold.span;
+  }
+  return bytes;
+}
+
 bool NamedBlocks::is_named(const Block& block) const noexcept {
   const std::uint64_t beside = Arena::kChunk.count() / 2;
   const std::uint64_t base = block.base.address();

@@ -25,6 +25,8 @@ class NamedBlocks {
   /// Holds those that are live and not held here yet (Residency::hold). What leads to them must be named by
   /// now. If it fails, none more is held. May wait for device work.
   Status hold(std::span<const BlockId> ids, WorkName what) noexcept;
+  /// Bytes of live blocks that are held here. Takes no turn in the slow path.
+  [[nodiscard]] Bytes held() const noexcept;
   /// Does a name lead to the block, or close beside it (Arena::Finder::beside)?
   [[nodiscard]] bool is_named(const Block& block) const noexcept;
   /// Lets blocks go that nothing names any more. False: there are none. Takes no turn in the slow path.
@@ -38,7 +40,7 @@ class NamedBlocks {
   const Arena& arena_;
   Residency& residency_;
   AddressTables& tables_;
-  std::mutex lock_;  // before the tables' and Residency's for what is kept
+  mutable std::mutex lock_;  // before the tables' and Residency's for what is kept
   std::unordered_map<BlockId, Hold> held_;
 };
 

@@ -1,6 +1,7 @@
 // The part of Residency that says why memory is refused, and with which limits it would not have been.
 
 #include <algorithm>
+#include <cstdio>
 
 #include "allocator/residency.h"
 #include "allocator/support/events.h"
@@ -31,6 +32,19 @@ class AtLeast {
   BytesText text_;
 };
 
+/// What tables of addresses keep, behind what stays; nothing where they keep nothing.
+class OfTables {
+ public:
+  explicit OfTables(Bytes named) noexcept {
+    if (named == Bytes()) return;
+    std::snprintf(text_, sizeof text_, " (%s that tables of addresses name)", BytesText(named).c_str());
+  }
+  [[nodiscard]] const char* c_str() const noexcept { return text_; }
+
+ private:
+  char text_[kUnitTextBytes + 40] = "";
+};
+
 }  // namespace
 
 Status Residency::count_refusal() noexcept {
@@ -41,12 +55,13 @@ Status Residency::count_refusal() noexcept {
   return kOutOfMemory;
 }
 
-Residency::Surroundings Residency::surroundings() const noexcept {
-  return look_ == nullptr ? Surroundings{} : look_(keeper_);
+Residency::Surroundings Residency::surroundings(Bytes limit) const noexcept {
+  return look_ == nullptr ? Surroundings{} : look_(keeper_, limit);
 }
 
 Bytes Residency::budget_for(Bytes limit) const noexcept {
-  const Bytes all = surroundings().outside + limit;
+  const Surroundings around = surroundings(limit);
+  const Bytes all = around.outside + limit + around.spread;
   return std::max(all, all.round_up(Arena::kChunk));  // the largest do not go up
 }
 
@@ -57,7 +72,8 @@ Status Residency::refuse(Bytes asked) noexcept {
   const Bytes space = std::max(largest(), asked) * 2;  // as Runtime::reserve() has it
   if (asked > limit - kept()) {
     report_on<Msg::TP2002>(device_.number(), BytesText(asked).c_str(), BytesText(limit).c_str(),
-                           BytesText(kept()).c_str(), AtLeast(budget_for(kept() + asked)).c_str());
+                           BytesText(kept()).c_str(), OfTables(surroundings().named).c_str(),
+                           AtLeast(budget_for(kept() + asked)).c_str());
   } else if (host_.is_refused()) {
     report_on<Msg::TP2009>(device_.number(), BytesText(asked).c_str(), BytesText(host_.pinned()).c_str());
   } else if (total + space - host <= limit) {
@@ -86,10 +102,17 @@ Status Residency::refuse_now(Bytes needed) noexcept {
   return count_refusal();
 }
 
+Status Residency::give_up(Bytes span, Status error) noexcept {
+  if (loses_device(error)) return error;
+  report_on<Msg::TP3007>(device_.number(), BytesText(span).c_str(), error.code());
+  return error == kOutOfMemory ? count_refusal() : error;
+}
+
 Status Residency::refuse_to_keep(Bytes asked) noexcept {
   const Bytes moving = least() - kept();
   report_on<Msg::TP2004>(device_.number(), BytesText(asked).c_str(), BytesText(pool_.limit()).c_str(),
-                         BytesText(kept()).c_str(), BytesText(moving).c_str(),
+                         BytesText(kept()).c_str(), OfTables(surroundings().named).c_str(),
+                         BytesText(moving).c_str(),
                          AtLeast(budget_for(least() + asked.round_up(Arena::kChunk))).c_str());
   return count_refusal();
 }
@@ -97,6 +120,7 @@ Status Residency::refuse_to_keep(Bytes asked) noexcept {
 Status Residency::refuse_set(WorkName what, Bytes whole, Bytes in_the_way) noexcept {
   report_on<Msg::TP2001>(device_.number(), WorkName::Text(what).c_str(), BytesText(whole).c_str(),
                          BytesText(pool_.limit()).c_str(), BytesText(in_the_way).c_str(),
+                         OfTables(surroundings().named).c_str(),
                          AtLeast(budget_for(whole + in_the_way)).c_str());
   return count_refusal();
 }

@@ -223,7 +223,7 @@ Status Residency::bring(BlockId id) noexcept {
     if (status.ok()) return kOk;
     ++attempt;
   }
-  return status;
+  return give_up(block.span, status);
 }
 
 // On failure some of it may be mapped: the caller takes that back.

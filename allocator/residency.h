@@ -123,6 +123,8 @@ class Residency {
   void release(const Hold& hold) noexcept;
   /// Tells the stats page what is kept. Hook-safe.
   void publish_kept() noexcept;
+  /// What blocks may take on the device. Hook-safe.
+  [[nodiscard]] Bytes limit() const noexcept { return pool_.limit(); }
   /// Bytes of kept blocks.
   [[nodiscard]] Bytes kept() const noexcept { return Bytes(kept_bytes_.load(std::memory_order_relaxed)); }
   /// Says why an allocation of so much is refused, and counts it: kOutOfMemory. Each that is refused goes
@@ -144,9 +146,12 @@ class Residency {
   struct Surroundings {
     Bytes outside;    ///< of the budget, held by others than blocks
     Bytes allocated;  ///< all that the program has here
+    Bytes named;      ///< of what is kept, what tables of addresses name
+    Bytes spread;     ///< what slabs could take more of a larger limit: SlabHeap::could_grow_by()
   };
   /// Who is asked; both run in the slow path as well and must not come back here.
-  void on_need(bool (*grow)(void* self, Bytes limit), Surroundings (*look)(void* self), void* self) noexcept {
+  void on_need(bool (*grow)(void* self, Bytes limit), Surroundings (*look)(void* self, Bytes limit),
+               void* self) noexcept {
     grow_ = grow;
     look_ = look;
     keeper_ = self;
@@ -193,11 +198,13 @@ class Residency {
   }
 
  private:
-  [[nodiscard]] Surroundings surroundings() const noexcept;
+  [[nodiscard]] Surroundings surroundings(Bytes limit = {}) const noexcept;
   /// The --device-budget that leaves blocks so much.
   [[nodiscard]] Bytes budget_for(Bytes limit) const noexcept;
   /// What is asked would fit, if what is there could leave.
   Status refuse_now(Bytes needed) noexcept;
+  /// The driver has refused to put a block there as often as it was asked.
+  Status give_up(Bytes span, Status error) noexcept;
   /// A set of blocks does not fit on the device beside what is in its way.
   Status refuse_set(WorkName what, Bytes whole, Bytes in_the_way) noexcept;
 
@@ -324,7 +331,7 @@ class Residency {
   Bytes promised_;                             // kept_lock_
   std::atomic<std::uint64_t> largest_set_{0};  // bytes of blocks that move, of one launch; by the owner
   bool (*grow_)(void* self, Bytes limit) = nullptr;
-  Surroundings (*look_)(void* self) = nullptr;
+  Surroundings (*look_)(void* self, Bytes limit) = nullptr;
   void* keeper_ = nullptr;
   bool (*let_go_unneeded_)(void* self) = nullptr;
   void* cautious_ = nullptr;

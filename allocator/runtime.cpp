@@ -70,9 +70,11 @@ Runtime::Runtime(Device& device, std::unique_ptr<Arena> arena, const Options& op
       capacity_(capacity.count()),
       most_(capacity.count()) {
   residency_.on_need([](void* self, Bytes limit) { return static_cast<Runtime*>(self)->grow_limit(limit); },
-                     [](void* self) {
+                     [](void* self, Bytes limit) {
                        const Runtime& runtime = *static_cast<Runtime*>(self);
-                       return Residency::Surroundings{runtime.outside(), runtime.allocated()};
+                       return Residency::Surroundings{runtime.outside(), runtime.allocated(),
+                                                      runtime.named_.held(),
+                                                      runtime.slabs_.could_grow_by(limit)};
                      },
                      this);
   residency_.on_shortage([](void* self) { return static_cast<NamedBlocks*>(self)->let_go_of_unnamed(); },

@@ -1,5 +1,6 @@
 #include "allocator/slab.h"
 
+#include <algorithm>
 #include <bit>
 #include <new>
 #include <utility>
@@ -132,14 +133,31 @@ DeviceResult<DevicePtr> SlabHeap::allocate(Bytes size, std::uint16_t stream, std
     const std::lock_guard growing(domain.growth);
     at = take_here(domain, wanted);  // another thread may have added a slab meanwhile
     if (at.ok()) return at;
-    Residency::Promise room(residency_, Arena::kChunk);
-    if (room.holds()) return take_new(domain, wanted, room);
+    // Slabs of streams that have little in them would take the budget from what moves.
+    if (held() >= most_unshared()) at = take_of_others(&domain, wanted);
+    if (!at.ok()) {
+      Residency::Promise room(residency_, Arena::kChunk);
+      if (room.holds()) return take_new(domain, wanted, room);
+    }
   }
   // Nothing more may stay on the device; what others keep for themselves may have room.
-  at = take_of_others(&domain, wanted);
+  if (!at.ok()) at = take_of_others(&domain, wanted);
   streams_.make_marks();
   if (!at.ok()) return Err{residency_.refuse_to_keep(size)};
+  shares_.store(true, std::memory_order_relaxed);
   return at;
+}
+
+Bytes SlabHeap::most_unshared() const noexcept {
+  return Bytes(residency_.limit().count() / kUnsharedPart);
+}
+
+// With the limit that this is added to, up to kUnsharedPart of it is slabs which are shared now.
+Bytes SlabHeap::could_grow_by(Bytes limit) const noexcept {
+  if (!shares_.load(std::memory_order_relaxed)) return {};
+  const Bytes others = limit - std::min(limit, held()) + Arena::kChunk;
+  const Bytes roomy(others.count() + others.count() / (kUnsharedPart - 1));
+  return roomy - std::min(roomy, limit);
 }
 
 DeviceResult<DevicePtr> SlabHeap::take_of_others(const Domain* mine, Wanted wanted) noexcept {

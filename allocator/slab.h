@@ -19,7 +19,8 @@ namespace tidepool::runtime {
 /// Slabs belong to domains: one for each stream that allocates in stream order, some that share the threads
 /// which allocate for use at once. A place that its domain's stream freed is free for that stream at once;
 /// one that another stream freed waits until the free has passed. Threads and streams of different domains
-/// meet no common lock.
+/// meet no common lock, unless slabs take a quarter of the device's limit: from there on a domain without
+/// room is given places of others' slabs, as far as their work has passed, before it gets a slab more.
 ///
 /// Thread-safe. allocate() may take the slow path for a new slab.
 class SlabHeap {
@@ -45,11 +46,15 @@ class SlabHeap {
   Allocation describe(BlockId slab, DevicePtr at) noexcept;
   /// Bytes of slabs (whole chunks).
   [[nodiscard]] Bytes held() const noexcept { return Bytes(held_bytes_.load(std::memory_order_relaxed)); }
+  /// A limit in which all fits with the slabs that there are, may have to be higher by so much: with more to
+  /// share, less is shared.
+  [[nodiscard]] Bytes could_grow_by(Bytes limit) const noexcept;
 
  private:
   static constexpr std::size_t kThreadDomains = 16;
 
-  static constexpr std::uint32_t kMostEmpty = 8;  // slabs that are kept empty, in all domains together
+  static constexpr std::uint64_t kUnsharedPart = 4;  // of the limit
+  static constexpr std::uint32_t kMostEmpty = 8;     // slabs that are kept empty, in all domains together
 
   struct Domain;
   /// Never given back to the system: whoever asks about a pointer that is being freed may still look at it.
@@ -92,6 +97,7 @@ class SlabHeap {
     Bytes size;
     std::uint8_t tag;
   };
+  [[nodiscard]] Bytes most_unshared() const noexcept;
   DevicePtr take(Domain& domain, Slab& slab, Wanted wanted) noexcept;
   DeviceResult<DevicePtr> take_any(Domain& domain, Wanted wanted) noexcept;
   DeviceResult<DevicePtr> take_of_others(const Domain* mine, Wanted wanted) noexcept;
@@ -113,6 +119,7 @@ class SlabHeap {
   std::atomic<std::uint32_t> highest_stream_{0};
   std::atomic<std::uint64_t> held_bytes_{0};
   std::atomic<std::uint32_t> empty_slabs_{0};
+  std::atomic<bool> shares_{false};  // places of another domain's slab were given, for want of room
   std::mutex unused_lock_;
   std::vector<Slab*> unused_;
 };

@@ -110,6 +110,25 @@ TEST_CASE("faults: of memory that the driver refuses, on the device or pinned, t
   CHECK(said(unpinned, "TP2005").empty());
 }
 
+TEST_CASE("faults: a mapping that the driver refuses for good is the call's error, said and counted") {
+  const Outcome got = under("cuMemMap after=20 count=all return=2");
+  INFO(got.err);
+  CHECK(got.code() == 1);
+  const auto tries = said(got, "TP3001");
+  REQUIRE_FALSE(tries.empty());
+  CHECK(
+      tries[0] ==
+      "TP3001 driver call cuMemMap failed with error 2 while memory moved. The move was undone and is tried "
+      "again. If it repeats, look at the driver's log.");
+  const auto lines = said(got, "TP3007");
+  REQUIRE(lines.size() == 1);
+  CHECK(
+      matches(lines[0],
+              "TP3007 a block of * MiB cannot be put on the device: the driver answered error 2 at each try. "
+              "The call gets that error. Look at the driver's log."));
+  CHECK(got.err.find("Out of memory once") != std::string::npos);
+}
+
 TEST_CASE("faults: a slow link changes no byte") {
   const Outcome got = under("link any factor=0.05 from=call:500");
   INFO(got.err);

@@ -82,4 +82,14 @@ TEST_CASE("table: one that leads to more than fits is refused before the copy, w
   CHECK(got.outcome.err.find("table_job: cudaMemcpy(table") != std::string::npos);
 }
 
+TEST_CASE("table: a refusal beside what tables name says how much of what stays that is") {
+  const DeviceRun got = run_job("copy", 1, {"--device-budget", "20MiB"});
+  INFO(got.outcome.err);
+  CHECK(got.outcome.code() == 1);
+  CHECK(got.outcome.err.find(
+            " needs 4.0 MiB at once, but the device may hold 20.0 MiB, of which 18.0 MiB stay "
+            "for other memory (16.0 MiB that tables of addresses name). The call fails with "
+            "out of memory. Raise --device-budget to 22.0 MiB or more.\n") != std::string::npos);
+}
+
 }  // namespace tidepool::test

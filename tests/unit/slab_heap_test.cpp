@@ -78,4 +78,29 @@ TEST_CASE("slab heap: threads that need slabs at once get places of their own, a
   program.check();
 }
 
+// A slab for each of them would be all that the budget has.
+TEST_CASE("slab heap: many streams with little each share slabs before these take more than a quarter") {
+  Program program({.budget = "32MiB", .streams = 40});
+  std::vector<DevicePtr> places;
+  for (std::size_t i = 0; i < 40; ++i) places.push_back(program.allocate_in(KiB(4), i));
+  CHECK(program.runtime().allocated() <= MiB(10));
+  const DevicePtr large = program.allocate(MiB(20));
+  CHECK(program.touch({large}, 0).ok());
+  std::map<std::uint64_t, int> owners;
+  for (const DevicePtr at : places) CHECK(++owners[at.address()] == 1);
+  for (std::size_t i = 0; i < places.size(); ++i)
+    CHECK(program.runtime().free_in(places[i], program.stream(i)).ok());
+  program.synchronize();
+  program.check();
+}
+
+// What is full cannot be shared.
+TEST_CASE("slab heap: small allocations may take more than a quarter of the budget where they fill it") {
+  Program program({.budget = "32MiB", .streams = 6});
+  std::vector<DevicePtr> places;
+  for (std::size_t i = 0; i < 24; ++i) places.push_back(program.allocate_in(MiB(1), i % 6));
+  CHECK(program.runtime().allocated() == MiB(24));
+  program.check();
+}
+
 }  // namespace tidepool::runtime

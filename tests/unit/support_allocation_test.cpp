@@ -63,7 +63,7 @@ TEST_CASE("support: nothing that may run inside the guest allocates") {
     open_messages(false);
     close(STDERR_FILENO);
     report<Msg::TP2001>("kernel", "1.0 GiB", BytesText(device_capacity_of(g_options, GiB(80))).c_str(), "0 B",
-                        "1.0 GiB");
+                        "", "1.0 GiB");
     report<Msg::TP3002>("one and one");
     StatsPage& stats = StatsPage::attach("/tmp");
     stats.add(Metric::slow_path_total, 1);
