@@ -109,6 +109,11 @@ constexpr auto kPoolSet = [](const auto& call, CUmemoryPool pool, CUmemPool_attr
   if (result != CUDA_SUCCESS) return result;
   if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH) reset_used_high(pool);
   if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) reset_reserved_high(pool);
+  if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
+    cuuint64_t threshold = 0;
+    std::memcpy(&threshold, value, sizeof threshold);
+    note_release_threshold(pool, Bytes(threshold));
+  }
   return result;
 };
 

@@ -24,6 +24,7 @@ struct Pool {
   std::atomic<std::uint64_t> used_high{0};
   std::atomic<std::uint64_t> reserved{0};
   std::atomic<std::uint64_t> reserved_high{0};
+  std::atomic<std::uint64_t> threshold{0};  // what it may hold after a wait
 };
 
 constexpr std::size_t kMostPools = 128;  // tags have seven bits; 0 is no pool
@@ -52,6 +53,12 @@ Pool* find(CUmemoryPool handle) noexcept {
   return nullptr;
 }
 
+// Down to `least`, or to what is used.
+void trim(Pool& pool, std::uint64_t least) noexcept {
+  const std::uint64_t kept = std::max(pool.used.load(std::memory_order_relaxed), least);
+  if (kept < pool.reserved.load(std::memory_order_relaxed)) pool.reserved.store(kept);
+}
+
 PoolTag tag_of(const Pool& pool) noexcept {
   return static_cast<PoolTag>(&pool - g_pools.data());
 }
@@ -66,7 +73,7 @@ Pool* add(CUmemoryPool handle, CUdevice device) noexcept {
   }
   if (i == kMostPools) return nullptr;
   Pool& pool = g_pools[i];
-  for (auto* number : {&pool.used, &pool.used_high, &pool.reserved, &pool.reserved_high}) {
+  for (auto* number : {&pool.used, &pool.used_high, &pool.reserved, &pool.reserved_high, &pool.threshold}) {
     number->store(0, std::memory_order_relaxed);
   }
   pool.device.store(device, std::memory_order_relaxed);
@@ -223,10 +230,17 @@ void reset_reserved_high(CUmemoryPool handle) noexcept {
 }
 
 void trim_pool(CUmemoryPool handle, Bytes least) noexcept {
-  Pool* pool = find(handle);
-  if (pool == nullptr) return;
-  const std::uint64_t kept = std::max(pool->used.load(), least.count());
-  if (kept < pool->reserved.load()) pool->reserved.store(kept);
+  if (Pool* pool = find(handle)) trim(*pool, least.count());
+}
+
+void note_release_threshold(CUmemoryPool handle, Bytes threshold) noexcept {
+  if (Pool* pool = find(handle)) pool->threshold.store(threshold.count(), std::memory_order_relaxed);
+}
+
+void release_unused() noexcept {
+  const std::size_t end = g_end.load(std::memory_order_acquire);
+  for (std::size_t i = 1; i < end; ++i)
+    trim(g_pools[i], g_pools[i].threshold.load(std::memory_order_relaxed));
 }
 
 }  // namespace tidepool::shim

@@ -56,6 +56,11 @@ PoolBytes pool_bytes(CUmemoryPool pool) noexcept;
 /// The program sets a high-water mark to zero: it starts at the current value.
 void reset_used_high(CUmemoryPool pool) noexcept;
 void reset_reserved_high(CUmemoryPool pool) noexcept;
+/// The program's CU_MEMPOOL_ATTR_RELEASE_THRESHOLD.
+void note_release_threshold(CUmemoryPool pool, Bytes threshold) noexcept;
+/// The program has waited for a stream, an event or a context: pools hold no more than their threshold that
+/// is not used. Hook-safe, lock-free.
+void release_unused() noexcept;
 /// The program wants the pool to hold at most `least` bytes that are not used.
 void trim_pool(CUmemoryPool pool, Bytes least) noexcept;
 

@@ -74,6 +74,41 @@ void many_pools() {
   }
 }
 
+cuuint64_t reserved(CUmemoryPool pool) {
+  cuuint64_t bytes = 0;
+  EXPECT(DRIVER(cuMemPoolGetAttribute)(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes) == CUDA_SUCCESS);
+  return bytes;
+}
+
+// CUDA programming guide, Physical Page Caching Behavior: what is not used goes at the next wait, but for the
+// threshold.
+void threshold() {
+  start();
+  const CUmemoryPool pool = new_pool(CU_MEM_HANDLE_TYPE_NONE);
+  const auto use = [&] {
+    CUdeviceptr at = 0;
+    EXPECT(DRIVER(cuMemAllocFromPoolAsync)(&at, 8 * kMiB, pool, nullptr) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuMemFreeAsync)(at, nullptr) == CUDA_SUCCESS);
+  };
+  use();
+  EXPECT(reserved(pool) == 8 * kMiB);
+  EXPECT(DRIVER(cuStreamSynchronize)(nullptr) == CUDA_SUCCESS && reserved(pool) == 0);
+  cuuint64_t most = 6 * kMiB;
+  EXPECT(DRIVER(cuMemPoolSetAttribute)(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &most) == CUDA_SUCCESS);
+  use();
+  EXPECT(DRIVER(cuCtxSynchronize)() == CUDA_SUCCESS && reserved(pool) == 6 * kMiB);
+  most = ~cuuint64_t{0};
+  EXPECT(DRIVER(cuMemPoolSetAttribute)(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &most) == CUDA_SUCCESS);
+  use();
+  EXPECT(DRIVER(cuCtxSynchronize)() == CUDA_SUCCESS && reserved(pool) == 8 * kMiB);
+  // An allocation is not given back.
+  most = 0;
+  EXPECT(DRIVER(cuMemPoolSetAttribute)(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &most) == CUDA_SUCCESS);
+  CUdeviceptr at = 0;
+  EXPECT(DRIVER(cuMemAllocFromPoolAsync)(&at, 4 * kMiB, pool, nullptr) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuCtxSynchronize)() == CUDA_SUCCESS && reserved(pool) == 4 * kMiB);
+}
+
 void pool_room() {
   used_and_freed();
   CUdeviceptr at = 0;
@@ -336,6 +371,8 @@ int main(int argc, char** argv) {
     pool_room();
   else if (which == "many_pools")
     many_pools();
+  else if (which == "threshold")
+    threshold();
   else if (which == "too_much")
     too_much();
   else if (which == "counted")

@@ -57,6 +57,10 @@ TEST_CASE("outside: more pools than can be managed are told of once, and the bud
         std::string::npos);
 }
 
+TEST_CASE("outside: a pool says that it holds what its threshold lets it hold after a wait") {
+  probe("threshold", kLarge, {"--device-budget", "64MiB"});
+}
+
 TEST_CASE("outside: nothing leaves for what the driver does not have either") {
   const DeviceRun got = probe("too_much", kSmall);
   CHECK(got.number("d2h", "bytes") == 0);
