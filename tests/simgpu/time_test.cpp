@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "simgpu/abi.h"
 #include "simgpu/kernel.h"
 #include "tests/simgpu/device_process.h"
 #include "tests/simgpu/device_tools.h"
@@ -267,6 +268,29 @@ TEST_CASE("time: measured host time charges the program's own work, fixed does n
   };
   CHECK(busy(simgpu::HostTime::kFixed) < 10'000'000);
   CHECK(busy(simgpu::HostTime::kMeasured) > 40'000'000);
+}
+
+TEST_CASE("time: what simgpu's libraries tell each other is not charged as the host's") {
+  DeviceSetup setup;
+  setup.host_time = simgpu::HostTime::kMeasured;
+  on_device(setup, [] {
+    void* found = nullptr;
+    OK(cuGetProcAddress("simgpuProgram", &found, CUDA_VERSION, 0, nullptr));
+    const auto tell = reinterpret_cast<SimgpuProgramFn>(found);
+    const CUevent start = new_event();
+    const CUevent end = new_event();
+    OK(cuEventRecord(start, nullptr));
+    const std::clock_t began = std::clock();
+    for (int i = 0; i < 200'000; ++i) {
+      (void)tell(kSimgpuAllocated, 0x1000, 0, 16);
+      (void)tell(kSimgpuFreed, 0x1000, 0, 0);
+    }
+    const double took = 1e9 * static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC;
+    OK(cuEventRecord(end, nullptr));
+    OK(cuEventSynchronize(end));
+    EXPECT(nanos_between(start, end) < took / 3);
+    return 0;
+  });
 }
 
 TEST_CASE("time: by the wall clock events measure when bytes moved here") {

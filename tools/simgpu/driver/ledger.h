@@ -23,6 +23,20 @@ namespace simgpu {
 /// All functions are called with the device lock held.
 class Ledger {
  public:
+  /// While one exists the thread does what no program has to do on hardware: in measured mode it is charged
+  /// to nobody. Between calls; needs no lock.
+  class OffTheClock {
+   public:
+    explicit OffTheClock(const Ledger& ledger);
+    ~OffTheClock();
+    OffTheClock(const OffTheClock&) = delete;
+    OffTheClock& operator=(const OffTheClock&) = delete;
+
+   private:
+    const bool measured_;
+    const std::int64_t began_;
+  };
+
   /// `self` is the calling process.
   Ledger(Machine& machine, ProcessNumber self);
   Ledger(const Ledger&) = delete;
