@@ -126,6 +126,7 @@ void Runtime::apply_limit() noexcept {
   const Bytes capacity = device_capacity_of(options, device_.total_memory());
   capacity_.store(capacity.count(), std::memory_order_relaxed);
   pool_.set_limit(Arena::kChunk * ((capacity - outside()) / Arena::kChunk));
+  streams_.expect_evictions(allocated() > pool_.limit());
   sums_.set(Metric::device_capacity_bytes, capacity.count(), Metric::device_capacity_bytes_peak);
 }
 

@@ -111,12 +111,25 @@ Status Runtime::device_status() noexcept {
   return loses_device(status) ? status : kOk;
 }
 
+// Until a program has been told of a loss it cannot know that there was one, since work fails when it fails:
+// an answer as of a device that is well is right. Then it is to get the same error from everything, and one
+// that asks nothing else is to get it some time.
+Status Runtime::loss() noexcept {
+  const std::uint32_t answered = answers_.load(std::memory_order_relaxed);
+  answers_.store(answered + 1, std::memory_order_relaxed);
+  if (answered % kAnswersPerQuestion != 0 && !loss_was_told.load(std::memory_order_relaxed)) [[likely]]
+    return kOk;
+  return device_status();
+}
+
 Bytes Runtime::allocated() const noexcept {
   return Bytes(block_bytes_.load(std::memory_order_relaxed)) + slabs_.held();
 }
 
 void Runtime::publish_allocated() noexcept {
-  sums_.set(Metric::allocated_bytes, allocated().count(), Metric::allocated_bytes_peak);
+  const Bytes allocated = this->allocated();
+  sums_.set(Metric::allocated_bytes, allocated.count(), Metric::allocated_bytes_peak);
+  streams_.expect_evictions(allocated > pool_.limit());
 }
 
 // Device and host together must hold everything, and exchanging two blocks needs room on the host for the one

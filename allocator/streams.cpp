@@ -10,6 +10,7 @@ namespace tidepool::runtime {
 namespace {
 
 constexpr Nanos kBriefly{200'000};
+constexpr std::size_t kMarksToLookAt = 4;
 
 std::atomic<std::uint64_t> g_tables{0};
 
@@ -142,7 +143,12 @@ Status StreamTable::mark_locked(Stream& stream) noexcept {
   if (!stream.marks_.empty() && stream.marks_.back().ticket >= covered) return kOk;
   if (!can_record(stream)) return kOk;
   if (stream.marks_.full()) {
-    if (const Status status = poll_locked(stream, kAll); !status.ok()) return status;
+    // Half of them at one question; where the device is far behind, one.
+    if (const Status status = poll_locked(stream, stream.marks_[MarkRing::kRoom / 2].ticket); !status.ok())
+      return status;
+  }
+  if (stream.marks_.full()) {
+    if (const Status status = poll_locked(stream, stream.marks_.front().ticket); !status.ok()) return status;
   }
   if (stream.marks_.full()) {
     // Recording again moves the newest mark forward: later, but never too early.
@@ -150,6 +156,9 @@ Status StreamTable::mark_locked(Stream& stream) noexcept {
     if (status.ok()) stream.marks_.back().ticket = covered;
     return status;
   }
+  // Rather an event that has passed than a new one.
+  if (stream.marks_.size() >= kMarksToLookAt && stream.spare_events_.empty() && !is_peers(stream))
+    (void)poll_locked(stream, stream.marks_[stream.marks_.size() / 2].ticket);
   const DeviceResult<EventHandle> event = take_event(stream);
   if (!event.ok()) return event.error();
   if (const Status status = stream.device_->record(*event, stream.handle_); !status.ok()) {
@@ -167,12 +176,14 @@ bool StreamTable::can_record(const Stream& stream) noexcept {
 }
 
 Status StreamTable::poll_locked(Stream& stream, std::uint64_t enough) noexcept {
-  while (!stream.marks_.empty() && stream.completed_.load(std::memory_order_relaxed) < enough) {
-    const MarkRing::Mark oldest = stream.marks_.front();
-    Status status = stream.device_->query(oldest.event);
+  while (stream.completed_.load(std::memory_order_relaxed) < enough) {
+    const MarkRing::Mark* const telling = stream.marks_.covering(enough);
+    if (telling == nullptr) return kOk;
+    const std::uint64_t told = telling->ticket;
+    Status status = stream.device_->query(telling->event);
     // An error here is an error of the device, which every later call repeats. One that does not repeat is
     // not.
-    if (!status.ok() && status != kNotReady) status = stream.device_->query(oldest.event);
+    if (!status.ok() && status != kNotReady) status = stream.device_->query(telling->event);
     if (status == kNotReady) return kOk;
     if (!status.ok() && is_peers(stream)) {
       status = pass_all_locked(stream);
@@ -180,11 +191,15 @@ Status StreamTable::poll_locked(Stream& stream, std::uint64_t enough) noexcept {
     }
     if (!status.ok() || stream.marks_.empty()) return status;
     // Waiting for the whole device may have carried it further already.
-    if (stream.completed_.load(std::memory_order_relaxed) < oldest.ticket) {
-      stream.completed_.store(oldest.ticket, std::memory_order_release);
+    if (stream.completed_.load(std::memory_order_relaxed) < told) {
+      stream.completed_.store(told, std::memory_order_release);
     }
-    stream.marks_.pop_front();
-    give_event(stream, oldest.event);
+    // Those before it have passed as well.
+    while (!stream.marks_.empty() && stream.marks_.front().ticket <= told) {
+      const EventHandle event = stream.marks_.front().event;
+      stream.marks_.pop_front();
+      give_event(stream, event);
+    }
   }
   return kOk;
 }

@@ -152,6 +152,7 @@ class StreamTable {
  public:
   static constexpr std::uint16_t kMaxStreams = 4096;
   static constexpr std::uint64_t kLaunchesPerMark = 16;
+  static constexpr std::uint64_t kLaunchesPerCalmMark = 64;  ///< expect_evictions(false)
   static constexpr Bytes kBytesPerMark = MiB(256);
   static constexpr Bytes kBytesPerLaunch{kBytesPerMark.count() / kLaunchesPerMark};
 
@@ -203,8 +204,16 @@ class StreamTable {
         stream.unmarked_.load(std::memory_order_relaxed) + std::max(touched, kBytesPerLaunch).count();
     stream.unmarked_.store(unmarked, std::memory_order_relaxed);
     const bool each = stream.mark_each_ || captures_under_way.load(std::memory_order_relaxed) > 0;
-    if (each || unmarked >= kBytesPerMark.count()) [[unlikely]]
+    if (each || unmarked >= bytes_per_mark_.load(std::memory_order_relaxed)) [[unlikely]]
       mark_now(stream, each);
+  }
+  /// Are blocks to leave the device? While none is, nobody looks how far the streams have come but who has
+  /// freed memory, and marks may be rare. Hook-safe.
+  void expect_evictions(bool are_expected) noexcept {
+    const std::uint64_t launches = are_expected ? kLaunchesPerMark : kLaunchesPerCalmMark;
+    const std::uint64_t bytes = kBytesPerLaunch.count() * launches;
+    if (bytes_per_mark_.load(std::memory_order_relaxed) != bytes)
+      bytes_per_mark_.store(bytes, std::memory_order_relaxed);
   }
   /// Records a mark that covers everything drawn so far.
   Status mark(Stream& stream) noexcept;
@@ -269,9 +278,8 @@ class StreamTable {
   /// Waits for the whole device, after which everything that the stream has drawn has passed: for tickets
   /// that no event will ever cover.
   Status pass_all_locked(Stream& stream) noexcept;
-  static constexpr std::uint64_t kAll = ~std::uint64_t{0};
-  /// Looks how far the stream has come, up to the ticket `enough`: each further question costs, and would be
-  /// about work that is still under way.
+  /// Looks whether the stream has come to the ticket `enough`, by the oldest mark that tells; where none does
+  /// the driver is not asked.
   Status poll_locked(Stream& stream, std::uint64_t enough) noexcept;
   /// False for a stream that is gone and for another thread's per-thread stream.
   static bool can_record(const Stream& stream) noexcept;
@@ -284,6 +292,7 @@ class StreamTable {
   Device& device_;
   const std::uint64_t id_;  ///< of no other table of this process, not 0
   std::array<std::atomic<Device*>, kMostDevices> peers_{};
+  std::atomic<std::uint64_t> bytes_per_mark_{kBytesPerMark.count()};  // expect_evictions()
   std::atomic<std::uint64_t> peers_in_use_{0};  // bit: work of the peer may use memory of ours
   std::mutex lock_;  // entries_, and slots_ as written; taken before a Stream's lock, never after it
   std::vector<Stream*> entries_;       // index 0 is not used

@@ -52,6 +52,51 @@ TEST_CASE("streams: a use has passed when the device has done it, and what came 
   CHECK(table.streams.passed(third));
 }
 
+TEST_CASE("streams: marks are rare while nothing is to leave, and as often as ever once something is") {
+  Table table;
+  const StreamHandle handle = table.create();
+  Stream& stream = *table.streams.find(handle);
+  const auto marks_of = [&](std::uint64_t launches) {
+    const std::uint64_t before = table.device.calls("record");
+    for (std::uint64_t i = 0; i < launches; ++i) {
+      (void)table.launch(handle);
+      table.streams.mark_sometimes(stream, Bytes());
+    }
+    return table.device.calls("record") - before;
+  };
+  constexpr std::uint64_t kMany = 2 * StreamTable::kLaunchesPerCalmMark;
+  CHECK(marks_of(kMany) == kMany / StreamTable::kLaunchesPerMark);
+  table.streams.expect_evictions(false);
+  CHECK(marks_of(kMany) == 2);
+  // What is not marked yet is, with the next launch.
+  CHECK(marks_of(StreamTable::kLaunchesPerMark) == 0);
+  table.streams.expect_evictions(true);
+  CHECK(marks_of(1) == 1);
+  CHECK(marks_of(kMany) == kMany / StreamTable::kLaunchesPerMark);
+}
+
+TEST_CASE("streams: how far a stream has come is one question, however many marks it has") {
+  Table table;
+  const StreamHandle stream = table.create();
+  std::vector<Use> uses;
+  for (int i = 0; i < 12; ++i) {
+    uses.push_back(table.launch(stream));
+    CHECK(table.mark(stream).ok());
+  }
+  table.device.run_all();
+  const std::uint64_t before = table.device.calls("query");
+  CHECK(table.streams.passed(uses[10]));
+  CHECK(table.device.calls("query") == before + 1);
+  for (int i = 0; i < 10; ++i) CHECK(table.streams.passed(uses[i]));
+  CHECK(table.device.calls("query") == before + 1);
+  CHECK(table.streams.passed(uses[11]));
+  // Nothing is asked where no mark tells.
+  const Use unmarked = table.launch(stream);
+  const std::uint64_t asked = table.device.calls("query");
+  CHECK_FALSE(table.streams.passed(unmarked));
+  CHECK(table.device.calls("query") == asked);
+}
+
 TEST_CASE("streams: more marks than a stream has room for lose no ticket, and let none pass early") {
   Table table;
   const StreamHandle stream = table.create();

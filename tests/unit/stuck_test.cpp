@@ -80,7 +80,7 @@ class Stuck {
   std::thread get_stuck(DevicePtr block) {
     device.fill(full);
     std::thread stuck([this, block] {
-      for (int i = 0; i < 16; ++i) (void)launch(block, full);
+      for (std::uint64_t i = 0; i < StreamTable::kLaunchesPerCalmMark; ++i) (void)launch(block, full);
     });
     device.is_stuck.get_future().wait();
     return stuck;
