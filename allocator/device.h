@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <compare>
 #include <cstdint>
 
@@ -64,6 +65,15 @@ enum class EventHandle : std::uint64_t {};
 constexpr bool loses_device(Status status) noexcept {
   const int code = status.code();
   return code == 700 || code == 702 || code == 710 || (code >= 714 && code <= 719) || code == 721;
+}
+
+/// True once the driver has answered any call of the process in such a way; it never falls. Whoever passes
+/// an answer on sees to it (note_failure).
+inline constinit std::atomic<bool> loss_was_told{false};
+
+/// A call has failed. Hook-safe and thread-safe.
+[[gnu::cold]] inline void note_failure(Status status) noexcept {
+  if (loses_device(status)) loss_was_told.store(true, std::memory_order_relaxed);
 }
 
 /// The device as the runtime sees it: everything that residency needs and nothing else. Implemented over the

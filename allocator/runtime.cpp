@@ -203,7 +203,7 @@ Status Runtime::be_a_barrier(Stream& stream) noexcept {
 
 DeviceResult<DevicePtr> Runtime::allocate_for(Bytes size, Stream* stream, std::uint8_t tag) noexcept {
   if (size == Bytes()) return Err{kInvalidValue};
-  if (const Status status = device_status(); !status.ok()) return Err{status};
+  if (const Status status = loss(); !status.ok()) return Err{status};
   obey();
   const bool is_small = size <= SlabHeap::kLargest && size < min_block_;
   const std::uint16_t order = stream != nullptr ? stream->index() : std::uint16_t{0};
@@ -271,7 +271,7 @@ Status Runtime::free_in(DevicePtr at, StreamHandle handle) noexcept {
   if (stream == nullptr) return free(at);
   const BlockId id = arena_->find(at.address());
   if (id == kNoBlock) return kInvalidValue;
-  if (const Status lost = device_status(); !lost.ok()) return lost;
+  if (const Status lost = loss(); !lost.ok()) return lost;
   if (tables_.any()) forget_words(at);
   const Block& block = arena_->block(id);
   Status status = kInvalidValue;

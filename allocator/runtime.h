@@ -82,9 +82,13 @@ class Runtime {
   [[nodiscard]] bool owns(std::uint64_t address) const noexcept { return arena_->contains(address); }
 
   /// What the device answers to every call: kOk, or the error with which it was lost, as soon as the driver
-  /// knows of it. What is answered without the driver asks this first, so that a program learns of an error
-  /// where it would without Tidepool.
+  /// knows of it.
   Status device_status() noexcept;
+  /// The same for what is answered without the driver, which asks this first: once any call has told the
+  /// program of a loss (loss_was_told) all do. Before that the device is asked at each
+  /// kAnswersPerQuestion-th.
+  Status loss() noexcept;
+  static constexpr std::uint32_t kAnswersPerQuestion = 64;
 
   /// The live allocation that holds the address; size zero when there is none.
   Allocation describe(DevicePtr at) noexcept;
@@ -259,6 +263,7 @@ class Runtime {
   std::uint64_t most_;   // limits_lock_; the most that capacity_ was asked to be
   std::byte apart_[64];  // what every launch reads does not share a line with what allocations write
   std::atomic<std::uint64_t> block_bytes_{0};  // allocated, without slabs
+  std::atomic<std::uint32_t> answers_{0};      // a hint: threads may lose a count
   std::atomic<bool> hashes_prepared_{false};
   std::atomic<std::uint32_t> hash_tries_{0};
 };

@@ -26,7 +26,10 @@ struct Call {
 
   template <class... A>
   CUresult operator()(A... args) const noexcept {
-    return real(args...);
+    const CUresult result = real(args...);
+    if (result != CUDA_SUCCESS) [[unlikely]]
+      runtime::note_failure(runtime::Status(static_cast<int>(result)));
+    return result;
   }
 };
 

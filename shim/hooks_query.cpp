@@ -74,8 +74,7 @@ constexpr auto kAttribute = [](const auto& call, void* out, CUpointer_attribute 
                                CUdeviceptr at) noexcept {
   const ManagedDevice* const device = out != nullptr ? owner_device(at) : nullptr;
   if (device == nullptr) return call(out, attribute, at);
-  if (const auto lost = device->runtime->device_status(); !lost.ok())
-    return static_cast<CUresult>(lost.code());
+  if (const auto lost = device->runtime->loss(); !lost.ok()) return static_cast<CUresult>(lost.code());
   return describe(*device, out, attribute, at, [&] { return call(out, attribute, at); });
 };
 
@@ -99,7 +98,7 @@ constexpr auto kAddressRange = [](const auto& call, CUdeviceptr* base, std::size
                                   CUdeviceptr at) noexcept {
   runtime::Runtime* runtime = owner(at);
   if (runtime == nullptr) return call(base, size, at);
-  if (const auto lost = runtime->device_status(); !lost.ok()) return static_cast<CUresult>(lost.code());
+  if (const auto lost = runtime->loss(); !lost.ok()) return static_cast<CUresult>(lost.code());
   const auto range = runtime->describe(runtime::DevicePtr(at));
   if (range.size == Bytes()) return CUDA_ERROR_NOT_FOUND;
   if (base != nullptr) *base = range.base.address();

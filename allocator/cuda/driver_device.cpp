@@ -57,7 +57,10 @@ class DriverDevice::Current {
   /// The error that kept the context from being made current, or the call's own answer.
   template <class Call>
   Status operator()(Call&& call) noexcept {
-    return status_.ok() ? status_of(call()) : status_;
+    const Status status = status_.ok() ? status_of(call()) : status_;
+    if (!status.ok()) [[unlikely]]
+      note_failure(status);
+    return status;
   }
 
  private:
