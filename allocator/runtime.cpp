@@ -205,7 +205,7 @@ DeviceResult<DevicePtr> Runtime::allocate_for(Bytes size, Stream* stream, std::u
   if (size == Bytes()) return Err{kInvalidValue};
   if (const Status status = loss(); !status.ok()) return Err{status};
   obey();
-  const bool is_small = size <= SlabHeap::kLargest && size < min_block_;
+  const bool is_small = size <= SlabHeap::kLargest;
   const std::uint16_t order = stream != nullptr ? stream->index() : std::uint16_t{0};
   DeviceResult<DevicePtr> at =
       is_small ? slabs_.allocate(size, order, tag) : allocate_block(size, stream, tag);
@@ -240,7 +240,7 @@ DeviceResult<DevicePtr> Runtime::allocate_block(Bytes size, Stream* stream, std:
   block_bytes_.fetch_add((block.span - span).count(), std::memory_order_relaxed);
   block.tag.store(tag, std::memory_order_relaxed);
   residency_.count(block);
-  const bool is_to_be_kept = span < min_block_ || residency_.freezing();
+  const bool is_to_be_kept = size < min_block_ || residency_.freezing();
   if (!is_to_be_kept && !is_anything_named) return block.base;
   const Status status = is_to_be_kept ? keep_new(id, size) : hold_new(id, size);
   if (!status.ok()) return Err{status};

@@ -83,7 +83,7 @@ TEST_CASE("doctor: what tidepool run would refuse is a problem, with exit code 1
   const Outcome got = call("doctor", {}, {{"TIDEPOOL_MIN_BLOCK", "3"}, {"TIDEPOOL_MIN_BLOK", "4MiB"}});
   CHECK(got.code() == 1);
   CHECK(has_line(got.out,
-                 "FAIL TIDEPOOL_MIN_BLOCK=3 is out of range 2MiB..1GiB (without a unit it means bytes)\n"
+                 "FAIL TIDEPOOL_MIN_BLOCK=3 is out of range 1MiB..1GiB (without a unit it means bytes)\n"
                  "     -> see tidepool env"));
   CHECK(has_line(got.out,
                  "WARN unknown variable TIDEPOOL_MIN_BLOK (did you mean TIDEPOOL_MIN_BLOCK?)\n"

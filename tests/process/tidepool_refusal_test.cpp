@@ -70,8 +70,8 @@ TEST_CASE("refusals: wrong options are found before the program starts") {
   refused(call({"env", "--no"}), 125, "env: unknown option --no");
   refused(call({"run", "--device_budget", "1GiB", "echo"}), 125,
           "run: unknown option --device_budget (did you mean --device-budget?)");
-  refused(call({"run", "--min-block", "1K", "echo"}), 125, "run: --min-block 1K is out of range 2MiB..1GiB");
-  refused(call({"run", "--min-block=1K", "echo"}), 125, "run: --min-block=1K is out of range 2MiB..1GiB");
+  refused(call({"run", "--min-block", "1K", "echo"}), 125, "run: --min-block 1K is out of range 1MiB..1GiB");
+  refused(call({"run", "--min-block=1K", "echo"}), 125, "run: --min-block=1K is out of range 1MiB..1GiB");
   refused(call({"run", "--device-budget", "48MB", "echo"}), 125,
           "run: --device-budget 48MB is not valid: its unit is none of B, K, KiB, M, MiB, G, GiB, T, TiB");
   refused(call({"run", "--device-budget", "--", "echo"}), 125,
@@ -114,8 +114,8 @@ constexpr Refused kRefused[] = {
     {"device_reserve", "automatic", "is not valid: it is neither auto nor an amount"},
     {"host_budget", "90.1%", "is out of range 0..90%"},
     {"host_budget", "16EiB", "is not valid: its unit is none of B, K, KiB, M, MiB, G, GiB, T, TiB"},
-    {"min_block", "2097151", "is out of range 2MiB..1GiB (without a unit it means bytes)"},
-    {"min_block", "1025MiB", "is out of range 2MiB..1GiB"},
+    {"min_block", "1048575", "is out of range 1MiB..1GiB (without a unit it means bytes)"},
+    {"min_block", "1025MiB", "is out of range 1MiB..1GiB"},
     {"scan_copies", "17MiB", "is out of range 0..16MiB"},
     {"scan_copies", "some", "is not valid: it does not begin with a digit"},
     {"trace", "all", "is none of off, ops, stacks"},
@@ -157,7 +157,7 @@ TEST_CASE("refusals: every option with a range has a value that is refused, as f
 
 TEST_CASE("refusals: wrong variables stop the run, unknown ones only if strict") {
   refused(call({"run", "echo", "x"}, {{"TIDEPOOL_MIN_BLOCK", "3"}}), 125,
-          "run: TIDEPOOL_MIN_BLOCK=3 is out of range 2MiB..1GiB (without a unit it means bytes). See "
+          "run: TIDEPOOL_MIN_BLOCK=3 is out of range 1MiB..1GiB (without a unit it means bytes). See "
           "tidepool env");
   const Outcome warned = call({"run", "echo", "x"}, {{"TIDEPOOL_DEVICE_BUDGT", "16GiB"}});
   CHECK(warned.code() == 0);

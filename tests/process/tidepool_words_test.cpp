@@ -50,8 +50,9 @@ TEST_CASE("explain: a message has its text, its cause and what to do") {
 TEST_CASE("explain: an option by variable, flag or name") {
   const std::string text =
       "TIDEPOOL_MIN_BLOCK · --min-block\n"
-      "    Allocations smaller than this are never moved.\n"
-      "    Values: 2MiB..1GiB. Default: 2MiB.\n"
+      "    Allocations smaller than this, as the program asks for them, are never\n"
+      "    moved; nor are those of up to 1MiB.\n"
+      "    Values: 1MiB..1GiB. Default: 1MiB.\n"
       "    Read when the program starts.\n";
   for (const char* name : {"TIDEPOOL_MIN_BLOCK", "--min-block", "min_block", "min-block", "Min_Block"}) {
     CHECK(call({"explain", name}).out == text);

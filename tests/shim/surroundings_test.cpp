@@ -104,7 +104,7 @@ TEST_CASE("surroundings: refused options under bare LD_PRELOAD, line by line", "
     return false;
   };
   CHECK(has(said({{"TIDEPOOL_MIN_BLOCK", "3"}}),
-            "tidepool #.#s E TP1003 TIDEPOOL_MIN_BLOCK=3 is out of range 2MiB..1GiB (without a unit it means "
+            "tidepool #.#s E TP1003 TIDEPOOL_MIN_BLOCK=3 is out of range 1MiB..1GiB (without a unit it means "
             "bytes). The "
             "program runs without Tidepool. See `tidepool env`."));
   CHECK(has(said({{"TIDEPOOL_CHECK", "some"}}),

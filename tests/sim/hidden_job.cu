@@ -13,7 +13,7 @@
 namespace {
 
 using Word = unsigned long long;
-constexpr std::size_t kWords = (std::size_t{4} << 20) / sizeof(Word);
+constexpr std::size_t kWords = (std::size_t{7422} << 10) / sizeof(Word);  // no whole number of pages
 constexpr std::size_t kBytes = kWords * sizeof(Word);
 constexpr Word kVeil = 0x5a5a5a5a5a5a5a5a;
 

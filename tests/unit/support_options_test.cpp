@@ -48,7 +48,7 @@ TEST_CASE("options: every bound is inside, and one step beyond is outside") {
     CHECK(set_option(*options, row, row.low).ok());
     CHECK(set_option(*options, row, row.high).ok());
   }
-  CHECK(set_option(*options, row_of("TIDEPOOL_MIN_BLOCK"), "2097151").out_of_range);
+  CHECK(set_option(*options, row_of("TIDEPOOL_MIN_BLOCK"), "1048575").out_of_range);
   CHECK(set_option(*options, row_of("TIDEPOOL_MIN_BLOCK"), "1073741825").out_of_range);
   CHECK(set_option(*options, row_of("TIDEPOOL_DEVICE_BUDGET"), "15.9MiB").out_of_range);
   CHECK(set_option(*options, row_of("TIDEPOOL_DEVICE_BUDGET"), "100.0001%").out_of_range);
@@ -73,12 +73,12 @@ TEST_CASE("options: defaults without any variable") {
   CHECK_FALSE(got.options->strict);
   CHECK(got.options->check == CheckLevel::kOff);
   CHECK(got.options->run_dir.empty());
-  CHECK(got.options->min_block == MiB(2));
+  CHECK(got.options->min_block == MiB(1));
   CHECK(got.options->device_budget == Amount::share(1'000'000));
   CHECK(got.options->device_reserve.is_auto);
   CHECK(got.options->host_budget == Amount::share(500'000));
   OptionIssues issues;
-  CHECK(load_options(nullptr, &issues).min_block == MiB(2));
+  CHECK(load_options(nullptr, &issues).min_block == MiB(1));
 }
 
 TEST_CASE("options: variables are taken") {
@@ -118,10 +118,10 @@ TEST_CASE("options: a refused value keeps the default and says why") {
   CHECK(got.issues.count() == 4);
   CHECK(got.issues.any_error());
   CHECK(got.options->device_budget == Amount::share(1'000'000));
-  CHECK(got.options->min_block == MiB(2));
+  CHECK(got.options->min_block == MiB(1));
   CHECK(got.issue(0) ==
         "TIDEPOOL_DEVICE_BUDGET=12GB is not valid: its unit is none of B, K, KiB, M, MiB, G, GiB, T, TiB");
-  CHECK(got.issue(1) == "TIDEPOOL_MIN_BLOCK=1 is out of range 2MiB..1GiB (without a unit it means bytes)");
+  CHECK(got.issue(1) == "TIDEPOOL_MIN_BLOCK=1 is out of range 1MiB..1GiB (without a unit it means bytes)");
   CHECK(got.issue(2) == "TIDEPOOL_CHECK=paranoid is none of off, cheap, full, unmap");
   CHECK(got.issue(3) == "TIDEPOOL_QUIET= is not valid: it is none of 1, 0, on, off, yes, no, true, false");
 }
