@@ -25,7 +25,7 @@ int open_descriptors() {
 
 bool has_tables(const Program& program) {
   return std::any_of(program.operations.begin(), program.operations.end(),
-                     [](const Operation& operation) { return operation.by_table; });
+                     [](const Operation& one) { return one.by_table || one.kind == Kind::kTable; });
 }
 
 void make_tables(State& state) {
@@ -67,7 +67,10 @@ int prepare(State& state) {
   }
   for (unsigned i = 0; i < state.program.streams.size(); ++i) {
     if (state.program.streams[i].kind == StreamKind::kLegacy) state.streams[i] = cudaStreamLegacy;
-    if (state.program.streams[i].kind == StreamKind::kPerThread) state.streams[i] = cudaStreamPerThread;
+    // To calls for it, a thread's own stream is no stream.
+    const Stream& stream = state.program.streams[i];
+    if (stream.kind == StreamKind::kPerThread)
+      state.streams[i] = state.options.is_per_thread(stream.owner) ? nullptr : cudaStreamPerThread;
   }
   return before;
 }
@@ -106,7 +109,8 @@ State::State(const Options& all_options, const Program& whole)
       graphs(whole.captures.size()),
       graph_addresses(whole.captures.size()),
       pools(all_options.devices),
-      tables(all_options.devices) {
+      tables(all_options.devices),
+      table_addresses(whole.buffers.size()) {
   result.digests.resize(whole.operations.size());
 }
 

@@ -11,7 +11,12 @@ void Generator::act() {
     Slot* empty = find([](const Slot& slot) { return slot.buffer == kNone; });
     if (empty != nullptr) return allocate(*empty);
   }
-  if (what < 18) return churn(any_slot());
+  if (what < 18) {
+    Slot* of_table = has(Feature::k_retable) && chance(35)
+                         ? find([&](const Slot& slot) { return is_of_table(slot); })
+                         : nullptr;
+    return churn(of_table != nullptr ? *of_table : any_slot());
+  }
   if (what < 50) return launch();
   if (what < 56) {
     Slot* slot = has(Feature::k_memset) ? find_any(device_) : nullptr;
@@ -50,6 +55,7 @@ void Generator::act() {
 void Generator::churn(Slot& slot) {
   const bool again = chance(60);
   if (slot.graph != kNone && has(Feature::k_renew) && chance(80)) return renew(slot);
+  if (slot.graph == kNone && is_of_table(slot) && chance(80)) return renew(slot);
   if (slot.buffer != kNone) {
     release(slot);
     if (!again) return;
@@ -69,7 +75,7 @@ void Generator::allocate(Slot& slot) {
   if (live_ + weight(bytes) > options_.live_bytes) return;
   live_ += weight(bytes);
   program_.peak_bytes = std::max(program_.peak_bytes, live_);
-  slot = {add_buffer({home, device_, bytes}), false, kNone};
+  slot = {.buffer = add_buffer({home, device_, bytes})};
   Operation made = operation(Kind::kAllocate, home == Home::kMalloc ? kNone : made_in);
   made.to = whole(slot);
   emit(std::move(made));
@@ -78,6 +84,7 @@ void Generator::allocate(Slot& slot) {
 
 void Generator::release(Slot& slot) {
   if (slot.graph != kNone) drop_graph(slot.graph);
+  drop_tables_of(slot);
   free(slot);
   live_ -= weight(buffer(slot).bytes);
   slot = Slot{};
@@ -99,7 +106,9 @@ void Generator::renew(Slot& slot) {
   Operation made = operation(Kind::kAllocate, same.home == Home::kMalloc ? kNone : stream(same.device));
   made.to = whole(slot);
   emit(std::move(made));
-  fill(slot);
+  if (slot.table == kNone) fill(slot);
+  write_tables_again(slot);
+  if (slot.graph == kNone) return;
   // Made anew only if the address is another one.
   Operation capture = operation(Kind::kCapture);
   capture.graph = slot.graph;
@@ -118,7 +127,7 @@ void Generator::fill(Slot& slot) {
   made.salt = static_cast<std::uint32_t>(random_()) | 1;
   made.grid = 1 + draw(8);
   emit(std::move(made));
-  slot.defined = true;
+  define(slot);
 }
 
 void Generator::finish() {

@@ -8,12 +8,12 @@ void Generator::memset(Slot& slot) {
   const bool wide = chance(40);
   const bool asynchronous = !has(Feature::k_pageable) || !chance(15);
   const unsigned device = buffer(slot).device;
-  Operation made = operation(Kind::kMemset, asynchronous ? stream(device) : legacy_[device]);
+  Operation made = operation(Kind::kMemset, asynchronous ? stream(device) : default_stream(device));
   made.asynchronous = asynchronous;
   made.wide = wide && asynchronous;
   made.to = slot.defined ? part(slot, wide ? 4 : 1) : whole(slot);
   made.salt = static_cast<std::uint32_t>(random_());
-  slot.defined = true;
+  define(slot);
   emit(std::move(made));
 }
 
@@ -22,6 +22,7 @@ void Generator::launch() {
                              Kind::kUpdate, Kind::kGather, Kind::kSum};
   const Kind kind = kKinds[draw(7)];
   const unsigned stride = std::array{1u, 1u, 3u, 16u, 64u}[draw(5)];
+  if (has(Feature::k_retable) && chance(20)) return table();
   if (kind == Kind::kGather && !has(Feature::k_nested)) return;
   Slot* to = kind == Kind::kMap || kind == Kind::kGather || kind == Kind::kFill ? find_any(device_)
                                                                                 : find_defined(device_);
@@ -45,7 +46,7 @@ void Generator::launch() {
   }
   // What a table names stays: few of them, so that not all does.
   made.by_table = kind == Kind::kGather && has(Feature::k_table) && chance(20);
-  to->defined = true;
+  define(*to);
   emit(std::move(made));
 }
 
@@ -67,7 +68,7 @@ void Generator::copy() {
     if (way <= 1 && !host.defined) return;
     made.to = way <= 1 ? there : here;
     made.from = {way <= 1 ? here : there};
-    (way <= 1 ? *a : host).defined |= way <= 1;
+    if (way <= 1) define(*a);
   } else {
     const unsigned other = between ? (device_ + 1) % options_.devices : device_;
     Slot* b = find([&](const Slot& slot) {
@@ -79,7 +80,7 @@ void Generator::copy() {
     made.to = to;
     made.from = {there};
   }
-  made.stream = asynchronous ? stream(device_) : legacy_[device_];
+  made.stream = asynchronous ? stream(device_) : default_stream(device_);
   emit(std::move(made));
 }
 
@@ -120,7 +121,7 @@ void Generator::fill_host() {
 
 void Generator::check(const Region& region, unsigned device) {
   const bool asynchronous = !has(Feature::k_pageable) || !chance(20);
-  Operation made = operation(Kind::kCheck, asynchronous ? stream(device) : legacy_[device]);
+  Operation made = operation(Kind::kCheck, asynchronous ? stream(device) : default_stream(device));
   made.asynchronous = asynchronous;
   made.from = {region};
   emit(std::move(made));

@@ -28,11 +28,13 @@ inline std::size_t weight(std::size_t bytes) {
 /// A place for a buffer. Steps name places, not buffers, so that they mean the same when others are left out.
 struct Slot {
   unsigned buffer = kNone;
-  bool defined = false;    ///< every byte has been written
+  bool defined = false;    ///< every byte has been written, and none is of a table
   unsigned graph = kNone;  ///< one that names it
+  unsigned table = kNone;  ///< the operation that put a table there
 };
 
-/// What generate.h promises, in two files: memory and streams in generate.cpp, work in generate_work.cpp.
+/// What generate.h promises, in three files: memory and streams in generate.cpp, work in generate_work.cpp,
+/// tables of addresses in generate_tables.cpp.
 class Generator {
  public:
   explicit Generator(const Options& options) : options_(options) {
@@ -108,6 +110,11 @@ class Generator {
     return made;
   }
 
+  /// The stream of calls that take none.
+  unsigned default_stream(unsigned device) const {
+    return options_.is_per_thread(thread_) ? own_[device * options_.threads + thread_] : legacy_[device];
+  }
+
   /// A slot that this step may use, or null: those of its thread rather than others'.
   Slot& any_slot() {
     const unsigned at = draw(kSlots);
@@ -169,8 +176,12 @@ class Generator {
   void allocate(Slot& slot);
   void release(Slot& slot);
   void free(const Slot& slot);
-  /// Frees what a graph names and allocates it again, as the graph's.
+  /// Frees what a graph or a table names, or where a table is, and allocates it again, as theirs.
   void renew(Slot& slot);
+  static void define(Slot& slot) {
+    slot.defined = true;
+    slot.table = kNone;
+  }
   void initialise(Slot& slot);
   void fill(Slot& slot);
   void launch();
@@ -181,6 +192,13 @@ class Generator {
   void check(const Region& region, unsigned device);
   void graph();
   void drop_graph(unsigned graph);
+  void table();
+  void follow(const Slot& holder);
+  /// Whether the table there names it.
+  bool names(const Slot& holder, const Slot& named) const;
+  bool is_of_table(const Slot& slot) const;
+  void write_tables_again(const Slot& slot);
+  void drop_tables_of(const Slot& slot);
   void finish();
 
   const Options& options_;

@@ -124,6 +124,19 @@ struct Sum {
 };
 SIMGPU_KERNEL(sum, Sum, (In from, Out to), from, to)
 
+/// The arguments are of the very types of the kernel's parameters.
+template <class... A>
+cudaError_t start(void (*kernel)(A...), unsigned grid, cudaStream_t stream, const Calls& calls,
+                  A... arguments) {
+  if (calls.launch_kernel != nullptr) {
+    void* all[] = {&arguments...};
+    return calls.launch_kernel(reinterpret_cast<const void*>(kernel), dim3(grid), dim3(kThreads), all, 0,
+                               stream);
+  }
+  kernel<<<grid, kThreads, 0, stream>>>(arguments...);
+  return cudaGetLastError();
+}
+
 }  // namespace
 
 Sources sources_of(const Launch& what) {
@@ -133,35 +146,29 @@ Sources sources_of(const Launch& what) {
   return sources;
 }
 
-cudaError_t launch_by_table(const Launch& what, const Sources* table, cudaStream_t stream) {
-  gather_by_table<<<what.grid, kThreads, 0, stream>>>(table,
-                                                      Out{what.to, what.words, what.salt, what.stride});
-  return cudaGetLastError();
+cudaError_t launch_by_table(const Launch& what, const Sources* table, cudaStream_t stream,
+                            const Calls& calls) {
+  return start(gather_by_table, what.grid, stream, calls, table,
+               Out{what.to, what.words, what.salt, what.stride});
 }
 
-cudaError_t launch(const Launch& what, cudaStream_t stream) {
+cudaError_t launch(const Launch& what, cudaStream_t stream, const Calls& calls) {
   const Out to{what.to, what.words, what.salt, what.stride};
   switch (what.kind) {
     case Kind::kFill:
-      fill<<<what.grid, kThreads, 0, stream>>>(to);
-      break;
+      return start(fill, what.grid, stream, calls, to);
     case Kind::kMap:
-      map<<<what.grid, kThreads, 0, stream>>>(what.salt, what.from[0], what.stride, what.to, what.words,
-                                              what.from_words[0]);
-      break;
+      return start(map, what.grid, stream, calls, what.salt, what.from[0], what.stride, what.to, what.words,
+                   what.from_words[0]);
     case Kind::kUpdate:
-      update<<<what.grid, kThreads, 0, stream>>>(to);
-      break;
+      return start(update, what.grid, stream, calls, to);
     case Kind::kGather:
-      gather<<<what.grid, kThreads, 0, stream>>>(sources_of(what), to);
-      break;
+      return start(gather, what.grid, stream, calls, sources_of(what), to);
     case Kind::kSum:
-      sum<<<what.grid, kThreads, 0, stream>>>(In{what.from[0], what.from_words[0]}, to);
-      break;
+      return start(sum, what.grid, stream, calls, In{what.from[0], what.from_words[0]}, to);
     default:
       return cudaErrorInvalidValue;
   }
-  return cudaGetLastError();
 }
 
 }  // namespace storm

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tests/sim/storm/calls.h"
 #include "tests/sim/storm/program.h"
 
 namespace storm {
@@ -22,7 +23,7 @@ struct Launch {
   unsigned grid;
 };
 
-cudaError_t launch(const Launch& launch, cudaStream_t stream);
+cudaError_t launch(const Launch& launch, cudaStream_t stream, const Calls& calls);
 
 /// What a gather reads. A list of tensors as a library packs it: small numbers first, pointers deep inside.
 struct Sources {
@@ -38,6 +39,7 @@ struct Sources {
 Sources sources_of(const Launch& launch);
 
 /// launch() of a gather whose sources are on the device.
-cudaError_t launch_by_table(const Launch& launch, const Sources* table, cudaStream_t stream);
+cudaError_t launch_by_table(const Launch& launch, const Sources* table, cudaStream_t stream,
+                            const Calls& calls);
 
 }  // namespace storm

@@ -33,6 +33,10 @@ struct Options {
   [[nodiscard]] bool has(Feature feature) const {
     return (features >> static_cast<unsigned>(feature) & 1) != 0;
   }
+  /// Whether this thread's code is compiled for default streams per thread.
+  [[nodiscard]] bool is_per_thread(unsigned thread) const {
+    return has(Feature::k_ptds) && (seed + thread) % 2 != 0;
+  }
 };
 
 /// Exits with 2 and one line if an argument is wrong.

@@ -45,6 +45,8 @@ const char* name_of(Kind kind) {
       return "launch graph";
     case Kind::kGraphDestroy:
       return "destroy graph";
+    case Kind::kTable:
+      return "table";
   }
   return "?";
 }
@@ -92,6 +94,7 @@ void add_uses(std::vector<Use>& uses, const Program& program, const Region& regi
 void add_uses(std::vector<Use>& uses, const Program& program, const Operation& operation) {
   if (operation.to.bytes != 0) add_uses(uses, program, operation.to, true);
   for (const Region& region : operation.from) add_uses(uses, program, region, false);
+  if (operation.through.bytes != 0) add_uses(uses, program, operation.through, false);
 }
 
 std::string text_of(const Program& program, const Region& region) {
@@ -110,6 +113,7 @@ std::string text_of(const Program& program, const Operation& operation) {
   if (operation.graph != kNone) text += " g" + std::to_string(operation.graph);
   if (operation.to.bytes != 0) text += " " + text_of(program, operation.to);
   for (const Region& region : operation.from) text += " <- " + text_of(program, region);
+  if (operation.through.bytes != 0) text += " through " + text_of(program, operation.through);
   if (operation.rows != 0) {
     text += " rows " + std::to_string(operation.rows) + " x " + std::to_string(operation.row_bytes) +
             " pitch " + std::to_string(operation.to_pitch) + " <- " + std::to_string(operation.from_pitch);

@@ -59,10 +59,12 @@ enum class Kind : std::uint8_t {
                  ///< is one already, only if their memory is elsewhere now
   kGraphLaunch,
   kGraphDestroy,
+  kTable,  ///< a table of where `from` is is copied to `to`; where `again`, only if it is elsewhere now
 };
 
 constexpr unsigned kNone = ~0u;
 constexpr unsigned kMostSources = 4;
+constexpr std::size_t kTableBytes = 80;  ///< of a table of as many
 
 struct Operation {
   Kind kind = Kind::kFill;
@@ -72,6 +74,8 @@ struct Operation {
   bool asynchronous = true;  ///< copies, memsets, frees: the Async call; otherwise the legacy stream's
   bool wide = false;
   bool by_table = false;  ///< a gather: the device has the pointers in memory
+  Region through;         ///< where, if a kTable put them there
+  bool again = false;     ///< of a kTable
   Region to;
   std::vector<Region> from;
   std::size_t to_pitch = 0;

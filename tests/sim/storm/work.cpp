@@ -1,9 +1,8 @@
 // What the device does: kernels, copies, memsets, graphs of them, and the look at the results.
 
-#include <cuda.h>
-
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "tests/sim/storm/kernels.h"
 #include "tests/sim/storm/model.h"
@@ -19,13 +18,13 @@ void Worker::check(const Operation& operation) {
       ok(cudaMallocHost(reinterpret_cast<void**>(&scratch_), all_.options.largest_bytes), "cudaMallocHost");
     }
     const auto bytes = static_cast<std::size_t>(region.bytes);
-    ok(cudaMemcpyAsync(scratch_, at(region), bytes, cudaMemcpyDeviceToHost, stream_of(operation)),
+    ok(calls_.memcpy_async(scratch_, at(region), bytes, cudaMemcpyDeviceToHost, stream_of(operation)),
        "cudaMemcpyAsync");
-    ok(cudaStreamSynchronize(stream_of(operation)), "cudaStreamSynchronize");
+    ok(calls_.stream_synchronize(stream_of(operation)), "cudaStreamSynchronize");
     read = scratch_;
   } else {
     pageable_.resize(region.bytes);
-    ok(cudaMemcpy(pageable_.data(), at(region), region.bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    ok(calls_.memcpy(pageable_.data(), at(region), region.bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
     read = pageable_.data();
   }
   const std::uint64_t digest = digest_of(read, region.bytes);
@@ -78,10 +77,11 @@ void Worker::capture(const Operation& operation) {
   cudaGraph_t graph = nullptr;
   const bool alone = all_.options.threads == 1 && operation.nodes.size() % 2 == 0;
   ok(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  ok(cudaStreamBeginCapture(stream, alone ? cudaStreamCaptureModeGlobal : cudaStreamCaptureModeThreadLocal),
+  ok(calls_.stream_begin_capture(stream,
+                                 alone ? cudaStreamCaptureModeGlobal : cudaStreamCaptureModeThreadLocal),
      "cudaStreamBeginCapture");
   for (const Operation& node : operation.nodes) enqueue(node, stream);
-  ok(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+  ok(calls_.stream_end_capture(stream, &graph), "cudaStreamEndCapture");
   ok(cudaGraphInstantiate(&instance, graph, 0), "cudaGraphInstantiate");
   ok(cudaGraphDestroy(graph), "cudaGraphDestroy");
   ok(cudaStreamDestroy(stream), "cudaStreamDestroy");
@@ -95,36 +95,38 @@ void Worker::copy(const Operation& operation, cudaStream_t stream) {
                               : on_host(target) ? cudaMemcpyDeviceToHost
                                                 : cudaMemcpyDeviceToDevice;
   if (operation.kind == Kind::kCopyRows) {
-    ok(cudaMemcpy2DAsync(at(operation.to), operation.to_pitch, at(from), operation.from_pitch,
-                         operation.row_bytes, operation.rows, kind, stream),
+    ok(calls_.memcpy_2d_async(at(operation.to), operation.to_pitch, at(from), operation.from_pitch,
+                              operation.row_bytes, operation.rows, kind, stream),
        "cudaMemcpy2DAsync");
   } else if (kind == cudaMemcpyDeviceToDevice && source.device != target.device) {
+    // It has one form only: no stream is the legacy one.
     ok(cudaMemcpyPeerAsync(at(operation.to), static_cast<int>(target.device), at(from),
-                           static_cast<int>(source.device), from.bytes, stream),
+                           static_cast<int>(source.device), from.bytes,
+                           stream != nullptr ? stream : cudaStreamPerThread),
        "cudaMemcpyPeerAsync");
   } else if (operation.asynchronous) {
-    ok(cudaMemcpyAsync(at(operation.to), at(from), from.bytes, kind, stream), "cudaMemcpyAsync");
+    ok(calls_.memcpy_async(at(operation.to), at(from), from.bytes, kind, stream), "cudaMemcpyAsync");
   } else {
-    ok(cudaMemcpy(at(operation.to), at(from), from.bytes, kind), "cudaMemcpy");
+    ok(calls_.memcpy(at(operation.to), at(from), from.bytes, kind), "cudaMemcpy");
   }
 }
 
 void Worker::memset(const Operation& operation, cudaStream_t stream) {
   const auto value = static_cast<int>(operation.salt & 0xff);
   if (!operation.asynchronous)
-    return ok(cudaMemset(at(operation.to), value, operation.to.bytes), "cudaMemset");
+    return ok(calls_.memset(at(operation.to), value, operation.to.bytes), "cudaMemset");
   if (!operation.wide)
-    return ok(cudaMemsetAsync(at(operation.to), value, operation.to.bytes, stream), "cudaMemsetAsync");
+    return ok(calls_.memset_async(at(operation.to), value, operation.to.bytes, stream), "cudaMemsetAsync");
   // The runtime has no memset of words; the driver's is asked for as libraries do.
-  static const auto kWide = [] {
+  if (memset_words_ == nullptr) {
     void* found = nullptr;
     cudaDriverEntryPointQueryResult result{};
-    (void)cudaGetDriverEntryPointByVersion("cuMemsetD32Async", &found, 12000, cudaEnableDefault, &result);
-    return reinterpret_cast<CUresult (*)(CUdeviceptr, unsigned, std::size_t, CUstream)>(found);
-  }();
-  expect(kWide != nullptr, "the entry cuMemsetD32Async");
+    (void)calls_.get_driver_entry("cuMemsetD32Async", &found, 12000, cudaEnableDefault, &result);
+    expect(found != nullptr, "the entry cuMemsetD32Async");
+    memset_words_ = reinterpret_cast<CUresult (*)(CUdeviceptr, unsigned, std::size_t, CUstream)>(found);
+  }
   const auto address = static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(at(operation.to)));
-  const CUresult error = kWide(address, operation.salt, operation.to.bytes / 4, stream);
+  const CUresult error = memset_words_(address, operation.salt, operation.to.bytes / 4, stream);
   ok(error == CUDA_SUCCESS ? cudaSuccess : static_cast<cudaError_t>(error), "cuMemsetD32Async");
 }
 
@@ -142,15 +144,37 @@ void Worker::enqueue(const Operation& operation, cudaStream_t stream) {
               operation.stride,
               operation.grid};
   for (const Region& region : operation.from) {
-    what.from[what.sources] = reinterpret_cast<const std::uint32_t*>(at(region));
+    what.from[what.sources] = words_at(region);
     what.from_words[what.sources++] = region.bytes / 4;
   }
-  if (!operation.by_table) return ok(launch(what, stream), "a launch");
+  if (!operation.by_table) return ok(launch(what, stream, calls_), "a launch");
+  if (operation.through.bytes != 0) {
+    const auto* const table = reinterpret_cast<const Sources*>(at(operation.through));
+    return ok(launch_by_table(what, table, stream, calls_), "a launch");
+  }
   Sources* const here = all_.host_tables + index_;
   Sources* const there = all_.tables[buffer_of(operation.to).device] + index_;
   *here = sources_of(what);
-  ok(cudaMemcpyAsync(there, here, sizeof *here, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
-  ok(launch_by_table(what, there, stream), "a launch");
+  ok(calls_.memcpy_async(there, here, sizeof *here, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
+  ok(launch_by_table(what, there, stream, calls_), "a launch");
+}
+
+void Worker::write_table(const Operation& operation) {
+  static_assert(sizeof(Sources) == kTableBytes);
+  Launch what{};
+  std::vector<const std::uint32_t*> addresses;
+  for (const Region& region : operation.from) {
+    addresses.push_back(words_at(region));
+    what.from[what.sources] = words_at(region);
+    what.from_words[what.sources++] = region.bytes / 4;
+  }
+  std::vector<const std::uint32_t*>& there = all_.table_addresses[operation.to.buffer];
+  if (operation.again && there == addresses) return;
+  there = std::move(addresses);
+  Sources* const here = all_.host_tables + index_;
+  *here = sources_of(what);
+  ok(calls_.memcpy_async(at(operation.to), here, sizeof *here, cudaMemcpyHostToDevice, stream_of(operation)),
+     "cudaMemcpyAsync");
 }
 
 }  // namespace storm

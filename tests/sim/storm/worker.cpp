@@ -35,12 +35,12 @@ void Worker::run() {
       ok(cudaEventSynchronize(all_.events[other]), "cudaEventSynchronize");
     }
     for (const unsigned other : operation.stream_waits) {
-      ok(cudaStreamWaitEvent(stream_of(operation), all_.events[other], 0), "cudaStreamWaitEvent");
+      ok(calls_.stream_wait_event(stream_of(operation), all_.events[other], 0), "cudaStreamWaitEvent");
     }
     act(operation);
     if (operation.records) {
       ok(cudaEventCreateWithFlags(&all_.events[index_], cudaEventDisableTiming), "cudaEventCreateWithFlags");
-      ok(cudaEventRecord(all_.events[index_], stream_of(operation)), "cudaEventRecord");
+      ok(calls_.event_record(all_.events[index_], stream_of(operation)), "cudaEventRecord");
     }
     all_.issued[index_].store(true);
     all_.issued[index_].notify_all();
@@ -83,9 +83,11 @@ void Worker::act(const Operation& operation) {
     case Kind::kCapture:
       return capture(operation);
     case Kind::kGraphLaunch:
-      return ok(cudaGraphLaunch(all_.graphs[operation.graph], stream_of(operation)), "cudaGraphLaunch");
+      return ok(calls_.graph_launch(all_.graphs[operation.graph], stream_of(operation)), "cudaGraphLaunch");
     case Kind::kGraphDestroy:
       return ok(cudaGraphExecDestroy(all_.graphs[operation.graph]), "cudaGraphExecDestroy");
+    case Kind::kTable:
+      return write_table(operation);
     default:
       return enqueue(operation, stream_of(operation));
   }
@@ -99,7 +101,7 @@ void Worker::allocate(const Operation& operation) {
       ok(cudaMalloc(&made, buffer.bytes), "cudaMalloc");
       break;
     case Home::kAsync:
-      ok(cudaMallocAsync(&made, buffer.bytes, stream_of(operation)), "cudaMallocAsync");
+      ok(calls_.malloc_async(&made, buffer.bytes, stream_of(operation)), "cudaMallocAsync");
       break;
     default: {
       cudaMemPool_t pool = all_.pools[buffer.device];
@@ -107,7 +109,8 @@ void Worker::allocate(const Operation& operation) {
         ok(cudaDeviceGetDefaultMemPool(&pool, static_cast<int>(buffer.device)),
            "cudaDeviceGetDefaultMemPool");
       }
-      ok(cudaMallocFromPoolAsync(&made, buffer.bytes, pool, stream_of(operation)), "cudaMallocFromPoolAsync");
+      ok(calls_.malloc_from_pool_async(&made, buffer.bytes, pool, stream_of(operation)),
+         "cudaMallocFromPoolAsync");
     }
   }
   all_.at[operation.to.buffer] = static_cast<unsigned char*>(made);
@@ -115,7 +118,7 @@ void Worker::allocate(const Operation& operation) {
 
 void Worker::release(const Operation& operation) {
   if (operation.asynchronous) {
-    ok(cudaFreeAsync(at(operation.to), stream_of(operation)), "cudaFreeAsync");
+    ok(calls_.free_async(at(operation.to), stream_of(operation)), "cudaFreeAsync");
   } else {
     ok(cudaFree(at(operation.to)), "cudaFree");
   }
@@ -124,7 +127,7 @@ void Worker::release(const Operation& operation) {
 void Worker::call_on_host(const Operation& operation) {
   HostWrite& write = all_.host_writes[index_];
   write = host_write(operation);
-  ok(cudaLaunchHostFunc(
+  ok(calls_.launch_host_func(
          stream_of(operation), [](void* what) { write_words(*static_cast<HostWrite*>(what)); }, &write),
      "cudaLaunchHostFunc");
 }
@@ -148,7 +151,7 @@ void Worker::create_stream(const Operation& operation) {
 
 void Worker::synchronize(const Operation& operation) {
   if (operation.stream != kNone)
-    return ok(cudaStreamSynchronize(stream_of(operation)), "cudaStreamSynchronize");
+    return ok(calls_.stream_synchronize(stream_of(operation)), "cudaStreamSynchronize");
   for (unsigned device = 0; device < all_.options.devices; ++device) {
     ok(cudaSetDevice(static_cast<int>(device)), "cudaSetDevice");
     ok(cudaDeviceSynchronize(), "cudaDeviceSynchronize");

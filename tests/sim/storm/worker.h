@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <atomic>
@@ -7,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tests/sim/storm/calls.h"
 #include "tests/sim/storm/executor.h"
 #include "tests/sim/storm/kernels.h"
 
@@ -47,13 +49,17 @@ struct State {
   std::vector<cudaMemPool_t> pools;                          ///< by device
   std::vector<Sources*> tables;    ///< by device: one for each operation, if there are any by table
   Sources* host_tables = nullptr;  ///< by operation; pinned
+  std::vector<std::vector<const std::uint32_t*>> table_addresses;  ///< by buffer: what a kTable put there
   Result result;
 };
 
 /// Does the operations of one thread.
 class Worker {
  public:
-  Worker(State& state, unsigned thread) : all_(state), thread_(thread) {}
+  Worker(State& state, unsigned thread)
+      : all_(state),
+        calls_(state.options.is_per_thread(thread) ? kPerThreadCalls : kCalls),
+        thread_(thread) {}
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
   ~Worker();
@@ -64,6 +70,9 @@ class Worker {
   cudaStream_t stream_of(const Operation& operation) const { return all_.streams[operation.stream]; }
   unsigned char* at(const Region& region) const { return all_.at[region.buffer] + region.offset; }
   const Buffer& buffer_of(const Region& region) const { return all_.program.buffers[region.buffer]; }
+  const std::uint32_t* words_at(const Region& region) const {
+    return reinterpret_cast<const std::uint32_t*>(at(region));
+  }
   HostWrite host_write(const Operation& operation) const;
 
   void use_device_of(const Operation& operation);
@@ -81,15 +90,18 @@ class Worker {
   [[noreturn]] void tell_difference(const unsigned char* read, std::size_t bytes) const;
   void capture(const Operation& operation);
   void enqueue(const Operation& operation, cudaStream_t stream);
+  void write_table(const Operation& operation);
   void copy(const Operation& operation, cudaStream_t stream);
   void memset(const Operation& operation, cudaStream_t stream);
 
   State& all_;
+  const Calls& calls_;
   unsigned thread_;
   unsigned index_ = 0;
   unsigned device_ = kNone;
   unsigned char* scratch_ = nullptr;  ///< pinned
   std::vector<unsigned char> pageable_;
+  CUresult (*memset_words_)(CUdeviceptr, unsigned, std::size_t, CUstream) = nullptr;
 };
 
 }  // namespace storm
