@@ -156,8 +156,20 @@ class Runtime {
   }
   /// They may move again once these uses have passed; `is_used_widely`: once all work of the device has.
   void let_go(std::span<const Hold> holds, std::span<const Use> uses, bool is_used_widely) noexcept;
+  /// True while the device has room for all that the program has there. Hook-safe.
+  [[nodiscard]] bool holds_all() const noexcept { return allocated() <= pool_.limit(); }
+  /// What one launch can have on the device of blocks that move, and what a block takes of that. Hook-safe.
+  [[nodiscard]] Bytes room_to_move() const noexcept {
+    return pool_.limit() - std::min(pool_.limit(), residency_.kept());
+  }
+  [[nodiscard]] Bytes room_taken_by(BlockId id) const noexcept {
+    const Block& block = arena_->block(id);
+    return block.kept.load(std::memory_order_relaxed) ? Bytes() : block.span;
+  }
+
   /// Runs `call()`, by which work that names the blocks goes into a graph, with all of them on the device:
-  /// the driver looks at some of them. They need not stay.
+  /// the driver looks at some of them. They need not stay. Also for what the driver reads before the stream
+  /// gets there: copies in have ended.
   template <class Call>
   int call_captured(std::span<const BlockId> ids, WorkName what, Call&& call) noexcept {
     const NoCancel no_cancel;

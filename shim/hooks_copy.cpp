@@ -1,9 +1,11 @@
 // Copies and memsets go through the same gate as launches: what they name must be on the device when the
 // device gets to them.
 
+#include <algorithm>
 #include <string_view>
 #include <type_traits>
 
+#include "shim/batch_parts.h"
 #include "shim/copy_extent.h"
 #include "shim/entry.h"
 #include "shim/gate_several.h"
@@ -231,50 +233,92 @@ CUresult gate_batch(const C& call, CUstream stream, Collect&& collect_all, Forwa
   });
 }
 
-// `rest`: attributes, where the version has it an index of what failed, and the stream.
-constexpr auto kBatch = [](const auto& call, CUdeviceptr* to, CUdeviceptr* from, std::size_t* sizes,
-                           std::size_t count, auto... rest) noexcept {
-  const auto forward = [&] { return call(to, from, sizes, count, rest...); };
-  if (to == nullptr || from == nullptr) return forward();
-  const Fate fate = fate_of(last_stream(rest...), call.kPerThread);
-  BroughtNames names;
-  for (std::size_t i = 0; sizes != nullptr && i < count; ++i) {
-    const CUresult kept = names.keep(payload_of(to[i], from[i], sizes[i]), call.kName, fate);
-    if (kept != CUDA_SUCCESS) return spoil_capture(last_stream(rest...), call.kPerThread, kept);
-  }
+// The copies of one part of a batch: `collect(i, set)` adds what copy i names, `forward` makes them.
+// `is_read_early`: the driver may read what is copied before the stream gets there.
+template <class C, class Collect, class Forward>
+CUresult copy_part(const C& call, CUstream stream, BatchPart part, bool is_read_early, Collect&& collect,
+                   Forward&& forward) noexcept {
   const auto collect_all = [&](auto& set) {
-    for (std::size_t i = 0; i < count; ++i) {
-      set.add(to[i]);
-      set.add(from[i]);
-    }
+    for (std::size_t i = part.first; i < part.first + part.count; ++i) collect(i, set);
   };
-  const CUresult result = gate_batch(call, last_stream(rest...), collect_all, forward);
-  if (result == CUDA_SUCCESS && fate == Fate::kDone && tables_exist()) [[unlikely]] {
-    for (std::size_t i = 0; i < count; ++i) note_written(to[i], from[i], sizes[i]);
-    names.arrived();
+  const auto go = [&] { return gate_batch(call, stream, collect_all, forward); };
+  return is_read_early && any_managed() ? call_with_bytes_there(collect_all, call.kName, go) : go();
+}
+
+// Of a batch that is captured a part would be a node of its own, in an order.
+template <class Collect>
+std::vector<BatchPart> parts_of(std::size_t count, Fate fate, Collect&& collect) {
+  if (fate != Fate::kDone || !may_exceed_room()) return {{0, count}};
+  const auto collect_here = [&](std::size_t i, TouchSet& set) { collect(i, set); };
+  return parts_of_batch(count, collect_here);
+}
+
+// `rest`: where the version has it an index of what failed, and the stream.
+constexpr auto kBatch = [](const auto& call, CUdeviceptr* to, CUdeviceptr* from, std::size_t* sizes,
+                           std::size_t count, CUmemcpyAttributes* attributes, std::size_t* begins,
+                           std::size_t groups, auto... rest) noexcept {
+  const auto whole = [&] { return call(to, from, sizes, count, attributes, begins, groups, rest...); };
+  const bool is_complete = to != nullptr && from != nullptr && sizes != nullptr && attributes != nullptr &&
+                           begins != nullptr && groups != 0 && groups <= count;
+  if (!is_complete) return whole();  // the driver's to refuse
+  const CUstream stream = last_stream(rest...);
+  const Fate fate = fate_of(stream, call.kPerThread);
+  BroughtNames names;
+  for (std::size_t i = 0; i < count; ++i) {
+    const CUresult kept = names.keep(payload_of(to[i], from[i], sizes[i]), call.kName, fate);
+    if (kept != CUDA_SUCCESS) return spoil_capture(stream, call.kPerThread, kept);
   }
+  const auto collect = [&](std::size_t i, auto& set) {
+    set.add(to[i]);
+    set.add(from[i]);
+  };
+  const bool is_early = std::any_of(attributes, attributes + groups,
+                                    [](const auto& one) { return is_read_early(one.srcAccessOrder); });
+  CUresult result = CUDA_SUCCESS;
+  for (const BatchPart part : parts_of(count, fate, collect)) {
+    const auto forward = [&] {
+      if (part.count == count) return whole();
+      BatchAttributes own(attributes, begins, groups, part);
+      return call(to + part.first, from + part.first, sizes + part.first, part.count, own.first,
+                  own.indices.data(), own.indices.size(), rest...);
+    };
+    result = copy_part(call, stream, part, is_early, collect, forward);
+    count_from(part.first, result, rest...);
+    if (result != CUDA_SUCCESS) break;
+    if (fate != Fate::kDone || !tables_exist()) continue;
+    for (std::size_t i = part.first; i < part.first + part.count; ++i) note_written(to[i], from[i], sizes[i]);
+  }
+  if (result == CUDA_SUCCESS && fate == Fate::kDone) names.arrived();
   return result;
 };
 
 constexpr auto kBatch3D = [](const auto& call, std::size_t count, CUDA_MEMCPY3D_BATCH_OP* operations,
                              auto... rest) noexcept {
-  const auto forward = [&] { return call(count, operations, rest...); };
-  if (operations == nullptr) return forward();
+  if (operations == nullptr) return call(count, operations, rest...);
   // Tables that these overwrite or copy are not looked for.
-  const Fate fate = fate_of(last_stream(rest...), call.kPerThread);
+  const CUstream stream = last_stream(rest...);
+  const Fate fate = fate_of(stream, call.kPerThread);
   BroughtNames names;
   for (std::size_t i = 0; i < count; ++i) {
     const CUresult kept = names.keep(payload_of(operations[i]), call.kName, fate);
-    if (kept != CUDA_SUCCESS) return spoil_capture(last_stream(rest...), call.kPerThread, kept);
+    if (kept != CUDA_SUCCESS) return spoil_capture(stream, call.kPerThread, kept);
   }
-  const auto collect_all = [&](auto& set) {
-    for (std::size_t i = 0; i < count; ++i) {
-      for (const CUmemcpy3DOperand* operand : {&operations[i].src, &operations[i].dst}) {
-        if (operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER) set.add(operand->op.ptr.ptr);
-      }
-    }
+  const auto add = [](const CUmemcpy3DOperand& operand, auto& set) {
+    if (operand.type == CU_MEMCPY_OPERAND_TYPE_POINTER) set.add(operand.op.ptr.ptr);
   };
-  const CUresult result = gate_batch(call, last_stream(rest...), collect_all, forward);
+  const auto collect = [&](std::size_t i, auto& set) {
+    add(operations[i].src, set);
+    add(operations[i].dst, set);
+  };
+  const bool is_early = std::any_of(operations, operations + count,
+                                    [](const auto& one) { return is_read_early(one.srcAccessOrder); });
+  CUresult result = CUDA_SUCCESS;
+  for (const BatchPart part : parts_of(count, fate, collect)) {
+    const auto forward = [&] { return call(part.count, operations + part.first, rest...); };
+    result = copy_part(call, stream, part, is_early, collect, forward);
+    count_from(part.first, result, rest...);
+    if (result != CUDA_SUCCESS) break;
+  }
   if (result == CUDA_SUCCESS && fate == Fate::kDone) names.arrived();
   return result;
 };
