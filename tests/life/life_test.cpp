@@ -97,8 +97,8 @@ TEST_CASE("life: children that use the device themselves are managed") {
   CHECK(got.err.find("4 processes used CUDA") != std::string::npos);
 }
 
-// kvcached (signal handlers that were clobbered; a helper thread against the GIL, #371), vllm PR#51317 (names
-// that stay in /dev/shm).
+// kvcached (signal handlers that were clobbered), kvcached#371 (a helper thread against the GIL),
+// vllm PR#51317 (names that stay in /dev/shm).
 TEST_CASE("life: the library has no thread, no signal handler and no name of its own in a program",
           "[plain]") {
   expect_passes(on_recorder({"guest", "recorded"}));

@@ -141,6 +141,7 @@ TEST_CASE("run: does not wait for what the program left running, and leaves no z
   prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
+// TMS 07ded68, 89c5404: a launcher that overwrote LD_PRELOAD.
 TEST_CASE("run: LD_PRELOAD keeps its entries behind the library") {
   const std::string library = built("tests/stand_in/lib/libtidepool.so");
   const std::string first = preload_first().empty() ? "" : preload_first() + ":";

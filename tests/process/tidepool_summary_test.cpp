@@ -161,6 +161,7 @@ TEST_CASE("summary: a program that was called by exec in place keeps its own lin
   CHECK(got.err.find("2 processes used CUDA") != std::string::npos);
 }
 
+// HAMi#663, #1346: a preload that is not there is passed over by the loader, and nothing says so.
 TEST_CASE("summary: says when the library was not loaded") {
   ScratchFolder tmp;
   const Outcome got = run(job(tmp, {"env", "-i", "/bin/true"}));
@@ -265,6 +266,7 @@ TEST_CASE("run folder: one that was asked for is made, named absolutely and kept
   CHECK(names_in(tmp.path()) == std::vector<std::string>{"deep", "x"});
 }
 
+// HAMi-core#7, #191: totals of an earlier job.
 TEST_CASE("run folder: numbers of an earlier run in the same folder are not counted again") {
   ScratchFolder tmp;
   const std::string folder = tmp / "run";

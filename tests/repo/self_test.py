@@ -39,10 +39,10 @@ class Tree(unittest.TestCase):
 
 
 class PeerBugs(Tree):
-    def page(self, here):
-        rows = "".join(f"| {number} | a#1 | what | {here} |\n" for number in range(1, check_peer_bugs.ROWS + 1))
+    def page(self, here, reports="a#1", comment="// a#1: what happened.\n"):
+        rows = "".join(f"| {number} | {reports} | what | {here} |\n" for number in range(1, check_peer_bugs.ROWS + 1))
         self.put(check_peer_bugs.PAGE, rows)
-        self.put("tests/x/x_test.cpp", 'TEST_CASE("area: a promise is kept") {}\n')
+        self.put("tests/x/x_test.cpp", comment + 'TEST_CASE("area: a promise is kept") {}\n')
         self.put("tests/x/CMakeLists.txt", "tp_add_abi_test(looks_right x.py)\ntp_add_command_test(process.x_${name} LABELS)\n")
         return check_peer_bugs.violations(self.root)
 
@@ -55,8 +55,18 @@ class PeerBugs(Tree):
         self.assert_refused(self.page("`abi.looks_wrong`"), "row 1 names")
         self.assert_refused(self.page("mutants `a` and `b`"), "a mutant that is not there: a")
         self.assert_refused(self.page("maybe"), "row 71 says neither")
-        self.put(check_peer_bugs.PAGE, "| 1 | a | b | `abi.looks_right` |\n")
+        self.put(check_peer_bugs.PAGE, "| 1 | a#1 | b | `abi.looks_right` |\n")
         self.assert_refused(check_peer_bugs.violations(self.root), "rows are not 1 to 71")
+
+    def test_refuses_a_report_that_no_test_names(self):
+        there = "`area: a promise is kept`"
+        for comment in ("", "// a#12\n", "// b#1\n", "// a#2\nint x;\n// #1\n"):
+            self.assert_refused(self.page(there, comment=comment), "row 1: no test names a #1")
+        for comment in ("// a#2 (other), #1.\n", "// a#2, b#3,\n// a #1\n", "// a#2,\n// #1\n"):
+            self.assertEqual(self.page(there, comment=comment), [])
+        for reports, comment in (("a PR#7, #8", "// a#8\n"), ("b 07ded68", "// b 07ded68\n"), ("kvcached", "")):
+            self.assertEqual(self.page(there, reports, comment), [])
+        self.assertEqual(self.page("not here: no `area: a promise is kept`", comment=""), [])
 
 
 class Includes(Tree):

@@ -32,7 +32,7 @@ TEST_CASE("owner: what a CUDA library allocates is the driver's, and is counted 
 }
 
 // HAMi-core#169, #172, #187: NCCL creates memory by handle, some of it for devices or places that are not
-// there.
+// there. TMS#24, pytorch#147851, #165419: expandable segments pass by.
 TEST_CASE("owner: memory by handle is counted while a handle or a mapping holds it") {
   expect_passes(probe("handles"));
 }

@@ -149,12 +149,13 @@ TEST_CASE("shim: a program that is linked against the driver is managed") {
   expect_passes(got);
 }
 
+// HAMi-core#55 (-1 instead of out of memory), #81 (a total above the device's).
 TEST_CASE("shim: allocation, free and questions answer as the driver does, wherever the bytes are") {
   expect_passes(probe("memory", {"--check", "full"}));
 }
 
 // HAMi-core#333 (null for cuMemGetInfo), HAMi-core#172 (threads without a context), vgpu-manager PR#65
-// (cuMemFreeAsync of memory that is none of a pool).
+// (cuMemFreeAsync of memory that is none of a pool), nvshare#29 (memory that was made managed).
 TEST_CASE("shim: odd calls answer as the driver does") {
   const Outcome got = probe("odd_calls", {"--check", "full"});
   expect_passes(got);

@@ -104,6 +104,7 @@ Run expect_checked(const std::string& mode, const std::vector<std::string>& opti
 
 }  // namespace
 
+// pytorch#64504, FBGEMM PR#1875: peers without access.
 TEST_CASE("devices: one thread works on two, and every way from one to the other keeps each byte") {
   expect_same({kJob, "3"}, {100, 60, 45}, {1, 2, 3});
 }
@@ -117,6 +118,7 @@ TEST_CASE("devices: a context that the program gives up ends, with its memory") 
   expect_same({kJob, "4", "release"}, {100, 60}, {1, 2});
 }
 
+// HAMi#1479, #1230, #1191, #1764: one program over several devices.
 TEST_CASE("devices: replicas on two devices train in half of each one's memory, bit for bit", "[plain]") {
   for (const char* alloc : {"plain", "async", "pool"}) {
     expect_same(

@@ -64,7 +64,7 @@ TEST_CASE("digests: a program prints the same for every seed") {
   }
 }
 
-// In two cases, for two cores.
+// In two cases, for two cores. PhOS#9, #17: kernels of other files were not found.
 TEST_CASE("digests: half of the memory gives the same, lower half of the seeds") {
   expect_same_in_half(1, kSeeds / 2);
 }

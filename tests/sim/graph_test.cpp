@@ -28,6 +28,8 @@ constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 }  // namespace
 
+// HAMi-core#192, HAMi#1360 (a capture crashed in hooks), aws-ofi-nccl PR#1342 (calls of the shim's own broke
+// a capture), sglang PR#32718 (the memory of a graph lost its contents).
 TEST_CASE("graph: a program that launches graphs runs in half of the memory it asks for") {
   const DeviceRun plain = run_job(1, "");
   REQUIRE(plain.outcome.code() == 0);
@@ -109,6 +111,7 @@ TEST_CASE("graph: a reset while a stream is captured leaves nothing behind") {
   CHECK(got.err.find(" TP") == std::string::npos);
 }
 
+// pytorch#193402, #192061: the memory of a graph was unmapped.
 TEST_CASE("graph: what its nodes name must fit") {
   const DeviceRun got = run_job(1, "16MiB");
   INFO(got.outcome.err);

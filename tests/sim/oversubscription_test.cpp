@@ -107,7 +107,8 @@ void expect_same_in_half(Setup setup, int first_seed, int last_seed) {
 
 }  // namespace
 
-// In two cases, for two cores.
+// In two cases, for two cores. vLLM#28714, PR#45552, PR#45615, PR#43020: memory that was unmapped while
+// kernels ran.
 TEST_CASE("oversubscription: half of the memory gives the same losses and weights, lower half of the seeds") {
   expect_same_in_half({}, 1, kSeeds / 2);
 }

@@ -45,6 +45,7 @@ TEST_CASE("peers: a handle and the number of its device are told apart again") {
   }
 }
 
+// pytorch#196258: the wrong device was waited for.
 TEST_CASE("peers: a free waits for the streams of another device that have used the memory") {
   TwoDevices two;
   const DevicePtr block = two.program.allocate(MiB(4));

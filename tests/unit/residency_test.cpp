@@ -164,6 +164,7 @@ TEST_CASE("residency: memory freed by the program is used again without a driver
   CHECK(program.device().calls("map") == mappings);
 }
 
+// TMS#92, vLLM#36651: memory that was freed while it was out was released twice.
 TEST_CASE("residency: free takes back what is resident, out, never touched, and refuses the rest") {
   Program program({});
   const auto blocks = blocks_of(program, 6, MiB(4));
@@ -180,6 +181,7 @@ TEST_CASE("residency: free takes back what is resident, out, never touched, and 
   CHECK(program.runtime().allocated() == MiB(16));
 }
 
+// TMS#90, dynamo#13710: host memory that was kept, or not to be had.
 TEST_CASE("residency: host memory used up is out of memory at the allocation, not at the launch") {
   Program program({.host = "16MiB"});
   std::vector<DevicePtr> blocks;
@@ -331,6 +333,7 @@ TEST_CASE("residency: after freeze nothing moves, and what does not fit is refus
 
 // Any sequence of allocations, launches on several streams and frees: the invariants hold, the budget holds,
 // and every kernel reads what was written last.
+// kvcached#262, #437: an unmap that was refused after a while.
 TEST_CASE("residency: random programs keep their bytes") {
   for (std::uint64_t seed = 1; seed <= 25; ++seed) {
     INFO("seed " << seed);

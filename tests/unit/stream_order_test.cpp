@@ -231,6 +231,7 @@ TEST_CASE("stream order: a stream that ended leaves its memory to others") {
   CHECK(program.allocate_in(MiB(4), 0) == *at);
 }
 
+// HAMi-core#96, #217, #306: amounts of pools that drifted.
 TEST_CASE("stream order: random programs keep their bytes") {
   for (std::uint64_t seed = 1; seed <= kSeeds * 3; ++seed) {
     INFO("seed " << seed);

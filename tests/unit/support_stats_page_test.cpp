@@ -154,6 +154,7 @@ TEST_CASE("stats page: a child whose folder is gone counts in private") {
   CHECK(status == 0);
 }
 
+// HAMi#1090: a file of another user's, and a crash.
 TEST_CASE("stats page: without a usable folder the numbers stay private and errno is kept") {
   for (const char* folder : {static_cast<const char*>(nullptr), "", "/nonexistent/folder"}) {
     const auto [pid, status] = in_child([&] {

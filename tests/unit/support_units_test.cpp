@@ -153,6 +153,7 @@ TEST_CASE("units: text that does not fit is cut and ends in a zero byte") {
   CHECK(std::string(text) == "007:0");
 }
 
+// HAMi#1181, kvcached#377: amounts below zero.
 TEST_CASE("units: bytes saturate where wrapping would lie") {
   CHECK(MiB(1) - MiB(2) == Bytes(0));
   CHECK(Bytes(1).round_up(MiB(2)) == MiB(2));

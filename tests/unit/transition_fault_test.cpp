@@ -179,6 +179,8 @@ class OnBadRange {
 
 }  // namespace
 
+// vLLM PR#12981, PR#34600, #21336 (out of memory while memory came back), pytorch#188008 (a mapping that
+// failed half-way).
 TEST_CASE("transition: one failed driver call, any call, any time, is survived with the right bytes") {
   const char* const check = GENERATE("full", "unmap");
   INFO("TIDEPOOL_CHECK=" << check);

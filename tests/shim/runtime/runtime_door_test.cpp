@@ -35,7 +35,8 @@ void expect_passes(const Outcome& got) {
 
 }  // namespace
 
-// Orion and torch_memory_saver hook one runtime; a process can hold two.
+// Orion and torch_memory_saver hook one runtime; a process can hold two. smolvm PR#638: a stand-in for
+// libcudart without its versions.
 TEST_CASE("runtime door: with two runtimes in a process each caller reaches its own") {
   expect_passes(probe("two_runtimes"));
 }
