@@ -1,6 +1,5 @@
 // What goes wrong at the edges: stale words in arguments, streams that end badly, threads that are stuck in
-// the driver, failures that do not pass (vLLM PR#45565). None of it may lose memory, hang, or make answers
-// up.
+// the driver, failures that do not pass (vLLM PR#45565). None may lose memory, hang, or make answers up.
 
 #include <chrono>
 #include <functional>
