@@ -72,9 +72,13 @@ bool Residency::make_room(Bytes missing, Patience patience) noexcept {
     if (wait_for_incoming()) continue;
     if (!device_error_.ok()) return false;
     // What is left is held by launches between their check and their enqueue; they do not wait for us.
-    const bool held = others_hold_memory();
+    bool held = others_hold_memory();
     // Asked after the look: a free before it is counted here, one after it was still held then.
     if (freed_.added() != frees) continue;
+    // Other threads have copied tables since the turn began, and have kept what those led to. Looked again
+    // after that: of two threads that ask, one hears that there was nothing.
+    if (!held && patience == Patience::kMinute && !host_is_full_)
+      held = let_go_unneeded() || others_hold_memory();
     if (host_is_full_ || !held || monotonic_now() > deadline) {
       device_error_ = failure_;
       return false;

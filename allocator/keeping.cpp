@@ -9,7 +9,7 @@ namespace tidepool::runtime {
 
 Residency::Promise::Promise(Residency& residency, Bytes span) noexcept : residency_(residency) {
   const std::lock_guard one(residency.promise_lock_);
-  if (!residency.may_keep(span) && !(residency.let_go_unneeded() && residency.may_keep(span))) return;
+  if (!residency.fits_without_unneeded([&] { return residency.may_keep(span); })) return;
   const std::lock_guard guard(residency.kept_lock_);
   residency.promised_ += span;
   left_ = span;

@@ -165,9 +165,11 @@ Status Residency::bring_all(std::span<const BlockId> set, WorkName what) noexcep
     }
     in_the_way = kept() - staying;
   };
-  measure();
-  if (!fits(whole + in_the_way) && let_go_unneeded()) measure();
-  if (!fits(whole + in_the_way)) return refuse_set(what, whole, in_the_way);
+  const bool is_fitting = fits_without_unneeded([&] {
+    measure();
+    return fits(whole + in_the_way);
+  });
+  if (!is_fitting) return refuse_set(what, whole, in_the_way);
   if (const std::uint64_t moving = (whole - staying).count();
       moving > largest_set_.load(std::memory_order_relaxed)) {
     largest_set_.store(moving, std::memory_order_relaxed);

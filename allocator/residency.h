@@ -164,6 +164,16 @@ class Residency {
     cautious_ = self;
   }
   bool let_go_unneeded() noexcept { return let_go_unneeded_ != nullptr && let_go_unneeded_(cautious_); }
+  /// Is `fits()` true, or can it be made so by that? Other threads keep more at any time: asked again as long
+  /// as there was some, within bounds, and a last time where another thread may have been as fast.
+  template <class Fits>
+  bool fits_without_unneeded(Fits&& fits) noexcept {
+    for (int asked = 0; asked < kMostAsked; ++asked) {
+      if (fits()) return true;
+      if (!let_go_unneeded()) break;
+    }
+    return fits();
+  }
   /// Everything is to stay on the device from now on: what is allocated after this must be kept, and what
   /// was allocated before by whoever calls it. Several threads may be at it.
   void begin_freeze() noexcept { freezing_.fetch_add(1, std::memory_order_seq_cst); }
@@ -209,6 +219,7 @@ class Residency {
   Status refuse_set(WorkName what, Bytes whole, Bytes in_the_way) noexcept;
 
   static constexpr int kAttempts = 3;
+  static constexpr int kMostAsked = 16;     // fits_without_unneeded()
   static constexpr int kMostFailures = 16;  // of one turn; then it is not the block but the device
   static constexpr std::uint64_t kRefusedLater = std::uint64_t{1} << 60;  // beyond all values of last_use
   static constexpr Bytes kGranule = Arena::kChunk;

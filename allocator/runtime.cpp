@@ -142,7 +142,7 @@ bool Runtime::reserve(Bytes span) noexcept {
   const bool fits = total <= pool_.limit();
   const bool is_held = fits || residency_.fits(total + exchange - host_.budget());
   const auto may_come = [&] { return residency_.fits(residency_.kept() + span); };
-  if (!is_held || (!may_come() && !(residency_.let_go_unneeded() && may_come()))) {
+  if (!is_held || !residency_.fits_without_unneeded(may_come)) {
     block_bytes_.fetch_sub(span.count(), std::memory_order_relaxed);
     return false;
   }
