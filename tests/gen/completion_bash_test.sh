@@ -33,11 +33,14 @@ expect '' tidepool run --device-budget ''
 expect '--json' tidepool env --j
 expect 'TP1010' tidepool explain TP1010
 expect 'TIDEPOOL_DEVICE_BUDGET TIDEPOOL_DEVICE_RESERVE' tidepool explain TIDEPOOL_DEV
+expect '--min-block --mode' tidepool explain --m
+expect 'debug error info off trace warn' tidepool run --log ''
 expect 'zsh' tidepool completion z
 expect 'link' tidepool bench l
 # The program and what follows it.
 expect 'mktemp' tidepool run mktem
 expect 'mktemp' tidepool run --device-budget 1GiB -- mktem
+[[ " $(offers tidepool run el) " != *' elif '* ]] || { echo "keywords are offered as programs"; exit 1; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 touch "$folder/--odd" "$folder/input"

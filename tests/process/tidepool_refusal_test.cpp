@@ -211,6 +211,12 @@ TEST_CASE("refusals: programs that no library can be put in front of") {
           "run: " + kStaticProgram + " is linked statically, " + library + "Link it dynamically");
   CHECK(call({"run", "--disable", kStaticProgram}).code() == 0);
 
+  std::string start(100, '\0');
+  std::ifstream("/bin/true", std::ios::binary).read(start.data(), 100);
+  const std::string cut = folder / "cut";
+  write_file(cut, start, 0755);
+  refused(call({"run", cut}), 126, "run: " + cut + " is damaged: it ends before the headers of a program do");
+
   const std::string script = folder / "script";
   write_file(script, "#! " + kStaticProgram + " argument\n", 0755);
   refused(call({"run", script}), 125,

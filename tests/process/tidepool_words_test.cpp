@@ -88,6 +88,15 @@ TEST_CASE("explain: knows every message, option, number and event") {
   for (const MetricRow& row : metric_rows()) CHECK(call({"explain", row.name}).out.find(row.name) == 0);
 }
 
+TEST_CASE("explain: knows what the reference has beside the tables") {
+  CHECK(call({"explain", "TIDEPOOL_RUN_ID"}).out ==
+        "TIDEPOOL_RUN_ID · variable\n    set by tidepool run for what it starts: which run a process belongs "
+        "to,\n    where several share a folder\n");
+  CHECK(call({"explain", "TMPDIR"}).out == call({"explain", "XDG_RUNTIME_DIR"}).out);
+  CHECK(call({"explain", "xdg_runtime_dir"}).out.find("XDG_RUNTIME_DIR, TMPDIR · variable\n") == 0);
+  CHECK(call({"explain", "events_lost"}).out.find("events_lost · in logs and reports\n    Events came") == 0);
+}
+
 TEST_CASE("explain: what is not there is refused, with what was meant") {
   refused(call({"explain", "TP20003"}), "explain: there is no 'TP20003' (did you mean TP2003?)");
   refused(call({"explain", "--min-blok"}),

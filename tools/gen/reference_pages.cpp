@@ -57,16 +57,12 @@ Page variables_page() {
   }
   text +=
       "\n## Other variables that matter\n\n"
-      "| variable | what it does |\n|---|---|\n"
-      "| `LD_PRELOAD` | `tidepool run` puts the library in front of what is there; run-time libraries of "
-      "sanitizers "
-      "stay first |\n"
-      "| `TIDEPOOL_RUN_ID` | set by `tidepool run` for what it starts: which run a process belongs to, where "
-      "several "
-      "share a folder |\n"
-      "| `XDG_RUNTIME_DIR`, `TMPDIR` | where `tidepool run` makes its private folder, unless "
-      "`TIDEPOOL_RUN_DIR` names "
-      "one. The program sees its path in `TIDEPOOL_RUN_DIR`; it is gone when the run has ended |\n";
+      "| variable | what it does |\n|---|---|\n";
+  for (const tools::OtherVariable& row : tools::other_variables()) {
+    std::string names(row.names);
+    for (std::size_t at = 0; (at = names.find(", ", at)) != names.npos; at += 4) names.replace(at, 2, "`, `");
+    text += "| " + code(names) + " | " + row.help + " |\n";
+  }
   return {"docs/reference/variables.md", text};
 }
 

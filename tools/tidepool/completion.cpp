@@ -27,6 +27,14 @@ struct Completed {
   std::string words;  ///< values to offer, separated by spaces
 };
 
+/// What --log can begin with.
+std::string levels() {
+  std::string words;
+  for (int i = 0; i <= static_cast<int>(EventLevel::kTrace); ++i)
+    words += std::string(i == 0 ? "" : " ") + std::string(level_name(static_cast<EventLevel>(i)));
+  return words;
+}
+
 std::vector<Completed> flags_to_complete(std::string_view command) {
   std::vector<Completed> all;
   for (const FlagRow& row : flags_of(command)) {
@@ -37,6 +45,7 @@ std::vector<Completed> flags_to_complete(std::string_view command) {
   for (const OptionRow& row : option_rows()) {
     std::string words = is_word(row.kind) ? row.low : "";
     std::replace(words.begin(), words.end(), '|', ' ');
+    if (row.kind == OptionKind::kLogLevels) words = levels();
     all.push_back({flag_of(row), std::string_view(row.name) == "quiet" ? "-q" : "", row.help,
                    row.kind != OptionKind::kBool, row.kind == OptionKind::kPath, words});
   }
@@ -96,11 +105,24 @@ std::string bash_completion() {
         choices += "    " + each.flag + ") return ;;\n";
       }
     }
+    // Those of run are what is to be explained.
+    if (command.name == "explain") {
+      for (const Completed& each : flags_to_complete("run")) names.push_back(each.flag);
+    }
     flags += "    " + std::string(command.name) + ") words='" + joined(names, " ");
     const std::string own = words_of(command.name);
     flags += "'; own='" + own + "' ;;\n";
   }
   return "# bash completion for tidepool. Written by tidepool completion bash.\n"
+         "# Of what can begin a command, programs: words of the shell's own language are none.\n"
+         "_tidepool_programs() {\n"
+         "  local word keywords\n"
+         "  keywords=\" $(compgen -k | tr '\\n' ' ') \"\n"
+         "  while IFS= read -r word; do\n"
+         "    if [[ $keywords == *\" $word \"* ]] && ! type -P -- \"$word\" >/dev/null; then continue; fi\n"
+         "    COMPREPLY+=(\"$word\")\n"
+         "  done < <(compgen -c -- \"$1\")\n"
+         "}\n"
          "_tidepool() {\n"
          "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} words= own= i\n"
          "  COMPREPLY=()\n"
@@ -132,7 +154,7 @@ std::string bash_completion() {
          "      return\n"
          "    fi\n"
          "    if ((i == COMP_CWORD)) && [[ $cur != -* && ${COMP_WORDS[COMP_CWORD - 1]} == -- ]]; then\n"
-         "      COMPREPLY=($(compgen -c -- \"$cur\"))\n"
+         "      _tidepool_programs \"$cur\"\n"
          "      return\n"
          "    fi\n"
          "  fi\n"
@@ -145,7 +167,7 @@ std::string bash_completion() {
          "  if [[ $cur == -* ]]; then\n"
          "    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
          "  elif [[ ${COMP_WORDS[1]} == run ]]; then\n"
-         "    COMPREPLY=($(compgen -c -- \"$cur\"))\n"
+         "    _tidepool_programs \"$cur\"\n"
          "  else\n"
          "    COMPREPLY=($(compgen -W \"$own\" -- \"$cur\") $(compgen -f -- \"$cur\"))\n"
          "  fi\n"

@@ -45,9 +45,10 @@ std::string text_at(const std::string& table, std::uint64_t offset) {
 template <class Header, class Segment>
 ElfFacts read_segments(std::istream& file, std::vector<Segment>& segments) {
   const Header header = read_at<Header>(file, 0).value_or(Header{});
-  ElfFacts facts{header.e_ident[EI_CLASS], header.e_machine, false, {}, false};
+  ElfFacts facts{header.e_ident[EI_CLASS], header.e_machine, false, {}, false, header.e_phnum != 0};
   for (unsigned i = 0; i < header.e_phnum; ++i) {
     const auto segment = read_at<Segment>(file, header.e_phoff + std::uint64_t{i} * header.e_phentsize);
+    if (!segment) facts.is_whole = false;
     if (!segment) break;
     if (segment->p_type == PT_INTERP) facts.has_interpreter = true;
     segments.push_back(*segment);

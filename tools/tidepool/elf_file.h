@@ -14,6 +14,7 @@ struct ElfFacts {
   bool has_interpreter = false;     ///< false: linked statically (or a library)
   std::vector<std::string> needed;  ///< the libraries it names; of 64-bit files
   bool has_device_code = false;     ///< it has a section of CUDA's fat binaries; of 64-bit files
+  bool is_whole = true;             ///< false: the file ends before its program headers do, or it has none
 };
 
 /// Reads a program's or library's headers from a seekable stream, whatever its bytes are.

@@ -75,6 +75,22 @@ Topic topic_of(const EventRow& row) {
   return {row.name, row.name, text};
 }
 
+// One of several names: the help is of them all.
+std::vector<Topic> topics_of_other_variables() {
+  std::vector<Topic> topics;
+  for (const OtherVariable& row : other_variables()) {
+    std::string help = row.help;
+    std::erase(help, '`');
+    std::string_view names = row.names;
+    while (!names.empty()) {
+      const std::string name(names.substr(0, names.find(", ")));
+      names.remove_prefix(std::min(names.size(), name.size() + 2));
+      topics.push_back({plain_name(name), name, std::string(row.names) + " · variable\n" + wrapped(help, 4)});
+    }
+  }
+  return topics;
+}
+
 /// Of the flags that are no options: what each command takes it for.
 std::vector<Topic> topics_of_flags() {
   std::vector<Topic> topics;
@@ -104,10 +120,32 @@ std::vector<Topic> all_topics() {
   for (const MetricRow& row : metric_rows()) topics.push_back(topic_of(row));
   for (const EventRow& row : event_rows()) topics.push_back(topic_of(row));
   for (Topic& topic : topics_of_flags()) topics.push_back(std::move(topic));
+  for (Topic& topic : topics_of_other_variables()) topics.push_back(std::move(topic));
+  topics.push_back(
+      {"events_lost", "events_lost",
+       "events_lost · in logs and reports\n" +
+           wrapped("Events came faster than they could be written: `count` of them are not in the log. "
+                   "Fewer come with a lower TIDEPOOL_LOG.",
+                   4)});
   return topics;
 }
 
 }  // namespace
+
+std::span<const OtherVariable> other_variables() {
+  static constexpr OtherVariable kRows[] = {
+      {"LD_PRELOAD",
+       "`tidepool run` puts the library in front of what is there; run-time libraries of sanitizers stay "
+       "first"},
+      {"TIDEPOOL_RUN_ID",
+       "set by `tidepool run` for what it starts: which run a process belongs to, where several share a "
+       "folder"},
+      {"XDG_RUNTIME_DIR, TMPDIR",
+       "where `tidepool run` makes its private folder, unless `TIDEPOOL_RUN_DIR` names one. The program sees "
+       "its path in `TIDEPOOL_RUN_DIR`; it is gone when the run has ended"},
+  };
+  return kRows;
+}
 
 const char* severity_word(Severity severity) {
   switch (severity) {

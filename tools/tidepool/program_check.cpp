@@ -125,6 +125,8 @@ ProgramCheck check_preloadable(const std::string& path, const std::string& libra
       return refuse(file, kExitRefused,
                     "is built for another machine than Tidepool (32 bits, or another processor)");
     }
+    if (!program->is_whole)
+      return refuse(file, kExitNotExecutable, "is damaged: it ends before the headers of a program do");
     if (!program->has_interpreter) {
       return refuse(file, kExitRefused,
                     "is linked statically, so no library can be put in front of it. Link it dynamically");
