@@ -1,6 +1,7 @@
 #include "shim/payload.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <vector>
 
 #include "shim/managed.h"
@@ -92,9 +93,16 @@ CUresult BroughtNames::keep_from(std::size_t first, runtime::Runtime& runtime, c
   if (ids.empty()) return CUDA_SUCCESS;
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  // A copy of a few bytes that needs megabytes says what they are.
+  const runtime::WorkName names(
+      [](const void* call, std::span<char> buffer) {
+        std::snprintf(buffer.data(), buffer.size(), "%s, for what the addresses in it name,",
+                      static_cast<const char*>(call));
+      },
+      what);
   // What a graph copies when it is launched lies there then, whatever has come to lie there until then.
   const runtime::Status status =
-      fate == Fate::kCaptured ? runtime.keep(ids, what) : runtime.hold_named(ids, what);
+      fate == Fate::kCaptured ? runtime.keep(ids, names) : runtime.hold_named(ids, names);
   return static_cast<CUresult>(status.code());
 }
 
