@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdio>
 
 #include "allocator/device.h"
 #include "allocator/support/message.h"
@@ -12,6 +13,14 @@ namespace tidepool::runtime {
 /// what drivers make of one: a launch that failed, an operation on a wrong address space.)
 constexpr bool is_wrong_address(Status status) noexcept {
   return status.code() == 700 || status.code() == 717 || status.code() == 719;
+}
+
+/// What such an answer says has happened. Of the three only the first two are told of an address alone.
+constexpr const char* cause_of(Status status) noexcept {
+  if (status.code() == 700) return "work on the device used an address where nothing is";
+  if (status.code() == 717)
+    return "work on the device used an address that is not of the memory it was meant for";
+  return "work on the device failed: a trap, a device that is lost, or an address where nothing is";
 }
 
 /// In this process idle memory has no address (TIDEPOOL_CHECK=unmap). Set when a runtime begins.
@@ -27,16 +36,21 @@ inline void report_lost(const char* call, Status status) noexcept {
     if (is_idle_memory_unmapped.load(std::memory_order_relaxed)) {
       report<Msg::TP2020>(call, status.code());
     } else {
-      report<Msg::TP3006>(call, status.code());
+      report<Msg::TP3006>(call, status.code(), cause_of(status));
     }
   } else {
     report<Msg::TP3005>(call, status.code());
   }
 }
 
-/// Says that a driver call failed while memory moved: as a mishap, or that the device is lost. Hook-safe.
+/// Says that a driver call failed while memory moved: as a mishap, or that the device is lost. The program
+/// has made no such call, and is told so. Hook-safe.
 inline void report_failed_call(const char* call, Status status) noexcept {
-  if (loses_device(status)) return report_lost(call, status);
+  if (loses_device(status)) {
+    char own[96];
+    std::snprintf(own, sizeof own, "%s (a call of Tidepool's, which moves memory)", call);
+    return report_lost(own, status);
+  }
   report<Msg::TP3001>(call, status.code());
 }
 

@@ -129,6 +129,35 @@ TEST_CASE("faults: a mapping that the driver refuses for good is the call's erro
   CHECK(got.err.find("Out of memory once") != std::string::npos);
 }
 
+TEST_CASE(
+    "faults: an answer that may mean a wrong address says no more than it tells, and whose call it was") {
+  const std::pair<const char*, const char*> causes[] = {
+      {"700", "work on the device used an address where nothing is"},
+      {"717", "work on the device used an address that is not of the memory it was meant for"},
+      {"719", "work on the device failed: a trap, a device that is lost, or an address where nothing is"}};
+  const std::pair<const char*, const char*> calls[] = {
+      {"cuMemMap after=20", "cuMemMap (a call of Tidepool's, which moves memory)"},
+      {"cuStreamSynchronize", "cuStreamSynchronize"}};
+  for (const auto& [code, cause] : causes) {
+    for (const auto& [call, name] : calls) {
+      const Outcome got = under(std::string(call) + " count=all return=" + code);
+      INFO(got.err);
+      CHECK(got.code() == 1);
+      const auto lines = said(got, "TP3006");
+      REQUIRE(lines.size() == 1);
+      CHECK(lines[0] ==
+            std::string("TP3006 ") + name + " answered error " + code + ": " + cause +
+                ". The program gets the error. If it runs well with TIDEPOOL_DISABLE=1, a kernel "
+                "may have found memory that its arguments do not name: --check unmap tells which.");
+    }
+  }
+  const Outcome asserted = under("cuMemMap after=20 count=all return=710");
+  INFO(asserted.err);
+  REQUIRE(said(asserted, "TP3005").size() == 1);
+  CHECK(said(asserted, "TP3005")[0].find("lost: cuMemMap (a call of Tidepool's, which moves memory) answered "
+                                         "error 710. ") != std::string::npos);
+}
+
 TEST_CASE("faults: a slow link changes no byte") {
   const Outcome got = under("link any factor=0.05 from=call:500");
   INFO(got.err);
