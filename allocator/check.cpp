@@ -76,7 +76,7 @@ const char* Residency::check_turn() noexcept {
 // Of copies that are under way, and of copies that the device has not changed since.
 Bytes Residency::slots_in_motion() const noexcept {
   Bytes slots = copies_.held();
-  for (const Incoming& incoming : incoming_) slots += size_of(incoming.slot);
+  for (const Incoming& incoming : incoming_) slots += size_of(incoming.slot) + size_of(incoming.arrival.seen);
   for (const Eviction& eviction : evictions_) slots += size_of(eviction.slot);
   for (const Lost& lost : lost_) slots += size_of(lost.slot);
   return slots;

@@ -3,45 +3,15 @@
 // turnstile held.
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "allocator/failed_call.h"
 #include "allocator/recorder.h"
 #include "allocator/residency.h"
 #include "allocator/support/events.h"
-#include "allocator/support/message.h"
 #include "allocator/support/stats_page.h"
 
 namespace tidepool::runtime {
-namespace {
-
-bool same_bytes(const HostSlot& a, const HostSlot& b, Bytes size) noexcept {
-  std::size_t in_a = 0;  // runs
-  std::size_t in_b = 0;
-  Bytes at_a;  // bytes of these runs
-  Bytes at_b;
-  while (size > Bytes()) {
-    const Bytes piece = std::min({a[in_a].size - at_a, b[in_b].size - at_b, size});
-    if (std::memcmp(a[in_a].base + at_a.count(), b[in_b].base + at_b.count(), piece.count()) != 0)
-      return false;
-    size -= piece;
-    at_a += piece;
-    at_b += piece;
-    if (at_a == a[in_a].size) {
-      ++in_a;
-      at_a = Bytes();
-    }
-    if (at_b == b[in_b].size) {
-      ++in_b;
-      at_b = Bytes();
-    }
-  }
-  return true;
-}
-
-}  // namespace
-
 void Residency::open_hashes(DevicePtr memory) noexcept {
   const TurnstileGuard turn(turnstile_);
   const Status status = questions_.open(memory);
@@ -194,7 +164,7 @@ void Residency::act_on_answer(Eviction& eviction) noexcept {
   const ContentHash now = is_here ? *eviction.answer : ContentHash{};
   const ContentHash* before = copies_.hash_of(eviction.id);
   const bool is_same = is_here && before != nullptr && *before == now;
-  if (is_same && check_ != CheckLevel::kFull) {
+  if (is_same) {
     copies_.note(eviction.id, now);
     eviction.step = Step::kUnchanged;
     return;
@@ -204,7 +174,6 @@ void Residency::act_on_answer(Eviction& eviction) noexcept {
   questions_.put(std::exchange(eviction.answer, nullptr));
   if (is_here) copies_.note(eviction.id, now);
   eviction.is_noted = is_here;
-  if (is_same) return verify(eviction);
   // What was hashed had its uses behind it, and has had none since. What was not, may be in use still, unless
   // the device was waited for.
   eviction.lane = SwapEngine::kReady;
@@ -219,31 +188,6 @@ void Residency::act_on_answers() noexcept {
   for (Eviction& eviction : evictions_) {
     if (eviction.step == Step::kAsking) act_on_answer(eviction);
   }
-}
-
-// TIDEPOOL_CHECK=full: the copy is made all the same, beside the one that is there. Where they differ the new
-// one counts.
-void Residency::verify(Eviction& eviction) noexcept {
-  Block& block = arena_.block(eviction.id);
-  DeviceResult<HostSlot> fresh = host_.allocate(size_of(eviction.slot));
-  if (!fresh.ok()) return publish(eviction, {}, Step::kUnchanged);
-  Use started;
-  const DeviceResult<Use> copied = engine_.copy_out(block, *fresh, SwapEngine::kReady, &started);
-  const Status status = copied.ok() ? wait_host(*copied, Metric::wait_copy_out_ns_total) : copied.error();
-  if (!status.ok()) {
-    std::swap(eviction.slot, *fresh);
-    host_.release(*fresh);
-    return fail(eviction, status, started);
-  }
-  if (same_bytes(eviction.slot, *fresh, block.requested())) {
-    host_.release(*fresh);
-    return publish(eviction, *copied, Step::kUnchanged);
-  }
-  report<Msg::TP3004>(BytesText(block.requested()).c_str());
-  host_.release(eviction.slot);
-  eviction.slot = std::move(fresh).value();
-  eviction.is_noted = false;
-  publish(eviction, *copied, Step::kCopying);
 }
 
 // Until nothing on the device touches the memory any more: what was enqueued for the eviction came after all
@@ -286,20 +230,29 @@ bool Residency::finish_eviction() noexcept {
   Eviction eviction = std::move(*next);
   evictions_.erase(next);
   Block& block = arena_.block(eviction.id);
-  if (!status.ok()) {
-    if (is_capture_error(status) || status == kNotReady) {
-      note_refusal(eviction.id, status);
+  const auto stays = [&](Status why) {
+    if (is_capture_error(why) || why == kNotReady) {
+      note_refusal(eviction.id, why);
     } else {
-      device_error_ = status;
+      device_error_ = why;
     }
-    block.move(eviction.word, BlockState::kResident);
     questions_.put(eviction.answer);
     lost_.push_back({std::move(eviction.slot), eviction.copied});
     return false;
+  };
+  if (!status.ok()) {
+    block.move(eviction.word, BlockState::kResident);
+    return stays(status);
   }
   if (!block.move(eviction.word, BlockState::kUnmapping)) {
     end_void(eviction);
     return false;
+  }
+  if (check_ == CheckLevel::kFull) {
+    if (const Status looked = verify_leaving(eviction); !looked.ok()) {
+      block.settle(BlockState::kResident);
+      return stays(looked);
+    }
   }
   const Bytes before = block.backed();
   const Status unmapped = unmap_extents(eviction.id);

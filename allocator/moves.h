@@ -35,6 +35,13 @@ struct Refusal {
   BlockId id = kNoBlock;
   int times = 0;
 };
+/// TIDEPOOL_CHECK=full: what has come in is copied back behind that, to see whether it is what had left.
+struct Arrival {
+  HostSlot seen{};  ///< empty: nobody looks
+  DevicePtr base{};
+  Bytes size{};
+  ContentHash left{};
+};
 /// A host slot that a copy out of a device that answered with an error may still write.
 struct Lost {
   HostSlot slot;
@@ -46,6 +53,7 @@ struct Incoming {
   StateWord word;
   HostSlot slot;
   Use copied;
+  Arrival arrival{};
 };
 
 /// Copies that work on some blocks has to come after: the newest of each stream.

@@ -182,7 +182,7 @@ Status Residency::bring_all(std::span<const BlockId> set, WorkName what) noexcep
   if (absent > Bytes()) start_leaving(absent + ahead());
   Status status = kOk;
   for (const BlockId id : wanted_) {
-    status = bring(id);
+    status = bring(id, what);
     if (!status.ok()) break;
   }
   if (absent > Bytes()) pressure_ = is_short ? kPressure : std::max(pressure_ - 1, 0);
@@ -197,7 +197,7 @@ Status Residency::bring_all(std::span<const BlockId> set, WorkName what) noexcep
 }
 
 // A driver call that fails once is tried again; whatever it was, the block is as it was before.
-Status Residency::bring(BlockId id) noexcept {
+Status Residency::bring(BlockId id, WorkName what) noexcept {
   Block& block = arena_.block(id);
   Status status = kOk;
   for (int attempt = 0; attempt < kAttempts;) {
@@ -210,7 +210,9 @@ Status Residency::bring(BlockId id) noexcept {
     }
     if (before != BlockState::kReserved && before != BlockState::kOut) return kOk;
     if (!block.move(word, BlockState::kBinding)) continue;  // freed this moment
-    status = acquire(block);
+    const bool is_checked = before == BlockState::kOut && check_ == CheckLevel::kFull;
+    status = is_checked ? verify_out(id, block, what) : kOk;
+    if (status.ok()) status = acquire(block);
     if (!status.ok()) {
       block.settle(before);
       return status;
@@ -291,12 +293,15 @@ Status Residency::copy_in(BlockId id, Block& block) noexcept {
     return copied.error();
   }
   Recorder::move(arena_.recorded(id), plan::MoveKind::kIn, block.requested());
-  block.set_only_use(*copied);
-  block.incoming.store(copied->raw(), std::memory_order_release);
+  Use last = *copied;
+  Arrival arrival;
+  if (check_ == CheckLevel::kFull) arrival = look_behind_copy_in(id, block, &last);
+  block.set_only_use(last);
+  block.incoming.store(last.raw(), std::memory_order_release);
   // The list first, then the state: once it is published the block may be freed at any time, and then the
   // list must hold the word that it had.
   const StateWord arriving = block.load().next(BlockState::kIncoming);
-  incoming_.push_back({id, arriving, std::move(block.host), *copied});
+  incoming_.push_back({id, arriving, std::move(block.host), last, std::move(arrival)});
   block.host.clear();
   block.word.store(arriving.raw(), std::memory_order_seq_cst);
   return kOk;
@@ -305,6 +310,7 @@ Status Residency::copy_in(BlockId id, Block& block) noexcept {
 void Residency::settle_incoming() noexcept {
   while (!incoming_.empty() && streams_.passed(incoming_.front().copied)) {
     Incoming& done = incoming_.front();
+    if (!done.arrival.seen.empty()) verify_arrival(done.arrival);
     // The slot stays the block's copy, unless it has left again, or was freed: then the word has moved on.
     Block& block = arena_.block(done.id);
     if (block.move(done.word, BlockState::kResident) ||

@@ -247,7 +247,7 @@ class Residency {
   bool usable_now(std::span<const BlockId> set, Copies* copies) noexcept;
   Status order_after(Stream* stream, const Copies& copies) noexcept;
   Status bring_all(std::span<const BlockId> set, WorkName what) noexcept;
-  Status bring(BlockId id) noexcept;
+  Status bring(BlockId id, WorkName what) noexcept;
   Status map_extents(Block& block) noexcept;
   Status unmap_extents(BlockId id) noexcept;
   Status copy_in(BlockId id, Block& block) noexcept;
@@ -263,6 +263,12 @@ class Residency {
   void let_go(Block& block) noexcept;
   template <class Change>
   void change_reasons(Block& block, Change&& change) noexcept;
+
+  // TIDEPOOL_CHECK=full: looking at what moves; verifying.cpp
+  Status verify_leaving(Eviction& eviction) noexcept;
+  Status verify_out(BlockId id, const Block& block, WorkName what) noexcept;
+  Arrival look_behind_copy_in(BlockId id, const Block& block, Use* copied) noexcept;
+  void verify_arrival(const Arrival& arrival) noexcept;
 
   // Taking addresses away; parking.cpp
   Status unpark(Block& block, StateWord parked) noexcept;
@@ -296,7 +302,6 @@ class Residency {
   void fail(Eviction& eviction, Status error, Use started) noexcept;
   void act_on_answer(Eviction& eviction) noexcept;
   void act_on_answers() noexcept;
-  void verify(Eviction& eviction) noexcept;
   Status wait_for(const Eviction& eviction) noexcept;
   Status wait_for_hashes(BlockId id) noexcept;
   bool has_passed(const Eviction& eviction) noexcept;
@@ -365,6 +370,8 @@ class Residency {
   std::vector<BlockId> victims_;
   std::vector<std::pair<BlockId, StateWord>> parking_;
   bool is_patient_ = true;  // turnstile; park_idle() has not lately waited in vain
+
+  std::vector<ContentHash> left_;  // turnstile; by id, of what went to the host (TIDEPOOL_CHECK=full)
 
   // turnstile; blocks under which memory may have stayed when they left, as the driver would not unmap it
   std::vector<BlockId> left_behind_;

@@ -59,18 +59,24 @@ Status SwapEngine::for_each_piece(const Block& block, const HostSlot& slot, Copy
 
 DeviceResult<Use> SwapEngine::copy_out(const Block& block, const HostSlot& slot, Lane lane,
                                        Use* started) noexcept {
-  Stream* const out = out_[lane].stream;
-  const Status status = for_each_piece(block, slot, [&](DevicePtr at, std::byte* host, Bytes size) {
-    const Status copied = device_.copy_to_host(host, at, size, out->handle());
-    if (copied.ok()) *started = out->draw();
-    return copied;
-  });
+  const DeviceResult<Use> copied = to_host(block, slot, *out_[lane].stream, started);
   if (*started) out_[lane].last = *started;
-  if (!status.ok()) return Err{status};
-  if (const Status marked = streams_.mark(*out); !marked.ok()) return Err{marked};
+  if (!copied.ok()) return copied;
   StatsPage::instance().add(Metric::swap_out_total, 1);
   StatsPage::instance().add(Metric::swap_out_bytes_total, block.requested().count());
   emit<Ev::block_out>(block.base.address(), block.requested());
+  return copied;
+}
+
+DeviceResult<Use> SwapEngine::to_host(const Block& block, const HostSlot& slot, Stream& stream,
+                                      Use* started) noexcept {
+  const Status status = for_each_piece(block, slot, [&](DevicePtr at, std::byte* host, Bytes size) {
+    const Status copied = device_.copy_to_host(host, at, size, stream.handle());
+    if (copied.ok()) *started = stream.draw();
+    return copied;
+  });
+  if (!status.ok()) return Err{status};
+  if (const Status marked = streams_.mark(stream); !marked.ok()) return Err{marked};
   return *started;
 }
 

@@ -43,9 +43,20 @@ class SwapEngine {
   /// Copies `slot` into the block, which is mapped and idle.
   DeviceResult<Use> copy_in(Block& block, const HostSlot& slot, Use* started) noexcept;
 
+  // TIDEPOOL_CHECK=full: copies to look at, which count as no move. As copy_out() otherwise.
+  /// Of a block whose uses are over.
+  DeviceResult<Use> look(const Block& block, const HostSlot& slot, Use* started) noexcept {
+    return to_host(block, slot, *out_[kReady].stream, started);
+  }
+  /// Of a block that copy_in() was called for, behind that.
+  DeviceResult<Use> look_behind_copy_in(const Block& block, const HostSlot& slot, Use* started) noexcept {
+    return to_host(block, slot, *in_, started);
+  }
+
  private:
   template <class Copy>
   static Status for_each_piece(const Block& block, const HostSlot& slot, Copy&& copy) noexcept;
+  DeviceResult<Use> to_host(const Block& block, const HostSlot& slot, Stream& stream, Use* started) noexcept;
 
   Device& device_;
   StreamTable& streams_;

@@ -53,19 +53,40 @@ TP_HD constexpr std::uint64_t hash_word(std::uint64_t word, std::uint64_t i) noe
   return hash_mix<kLane>(word + i * kStep);
 }
 
+/// The hash of host memory that is given piece by piece. Hook-safe.
+class ContentHasherOfHost {
+ public:
+  /// The next `size` bytes, at any address; a multiple of 8 but for the last piece.
+  void add(const void* bytes, std::size_t size) noexcept {
+    constexpr std::size_t kWord = sizeof(std::uint64_t);
+    const auto* from = static_cast<const unsigned char*>(bytes);
+    const std::uint64_t first = size_ / kWord;
+    const std::size_t words = size / kWord;
+    for (std::size_t i = 0; i < words; ++i) add_word(from + i * kWord, kWord, first + i);
+    if (size % kWord != 0) add_word(from + words * kWord, size % kWord, first + words);
+    size_ += size;
+  }
+  [[nodiscard]] ContentHash result() const noexcept {
+    return {{hash_word<0>(sum_.lanes[0], size_), hash_word<1>(sum_.lanes[1], size_)}};
+  }
+
+ private:
+  void add_word(const unsigned char* from, std::size_t size, std::uint64_t i) noexcept {
+    std::uint64_t word = 0;
+    std::memcpy(&word, from, size);
+    sum_.lanes[0] += hash_word<0>(word, i);
+    sum_.lanes[1] += hash_word<1>(word, i);
+  }
+
+  ContentHash sum_{};
+  std::uint64_t size_ = 0;
+};
+
 /// The hash of `size` bytes of host memory, at any address. Hook-safe.
 inline ContentHash content_hash(const void* bytes, std::size_t size) noexcept {
-  constexpr std::size_t kWord = sizeof(std::uint64_t);
-  const auto* from = static_cast<const unsigned char*>(bytes);
-  ContentHash sum{};
-  std::uint64_t i = 0;
-  for (std::size_t at = 0; at < size; at += kWord, ++i) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, from + at, size - at < kWord ? size - at : kWord);
-    sum.lanes[0] += hash_word<0>(word, i);
-    sum.lanes[1] += hash_word<1>(word, i);
-  }
-  return {{hash_word<0>(sum.lanes[0], size), hash_word<1>(sum.lanes[1], size)}};
+  ContentHasherOfHost hasher;
+  hasher.add(bytes, size);
+  return hasher.result();
 }
 
 }  // namespace tidepool

@@ -41,7 +41,7 @@ inline constexpr std::size_t kMetricCount = 0
     ;
 
 inline constexpr std::uint64_t kStatsPageMagic = 0x7473'6c6f'6f70'6474;  // "tdpoolst" in memory
-inline constexpr std::uint32_t kStatsPageVersion = 7;
+inline constexpr std::uint32_t kStatsPageVersion = 8;
 
 /// The file `<run_dir>/stats.<pid>` as it lies on disk; host byte order. A reader takes a file whose magic,
 /// version and metric_count are its own and refuses any other.

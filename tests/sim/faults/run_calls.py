@@ -114,8 +114,8 @@ def wrong(run, case, rounds):
     told = [(name, int(code)) for name, code in TOLD.findall(run.err)]
     if any(code not in allowed for _, code in told):
         return f"another error is told: {told}"
-    if "TP3002" in run.err:
-        return "an invariant is broken: TP3002"
+    if broken := storm_run.broken_checks(run):
+        return broken
     if left_files(run):
         return f"files are left: {', '.join(left_files(run))}"
     if max(run.peaks) > case.job.budget and fault_plans.UNMANAGED not in run.err:

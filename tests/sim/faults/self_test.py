@@ -33,7 +33,7 @@ class Judging(unittest.TestCase):
             "the call was not made": {"faults": 0},
             "another error is told": {"err": "told cuMemAlloc_v2 1\n"},
             "after a second try": {"code": 4, "err": "told cuMemAlloc_v2 999\ntold cuMemAlloc_v2 999\n"},
-            "an invariant is broken": {"err": "E TP3002 an internal check failed"},
+            "a check failed": {"err": "tidepool 0.1s E TP3002 an internal check failed"},
             "files are left": {"files": ["tidepool-run-x"]},
             "the peak is": {"peaks": [5 << 20]},
             "the output is another": {"out": "4 rounds of work\n"},

@@ -47,7 +47,7 @@ def wrong(run, plain, budget, errors, only_ours, unmanaged):
             return f"the peak is {max(run.peaks)} of {budget}"
         if run.left:
             return f"{run.left} bytes are left"
-        return "an invariant is broken: TP3002" if "TP3002" in run.err else None
+        return storm_run.broken_checks(run)
     if only_ours:
         return f"exit {run.code}, though only Tidepool makes this call"
     if run.code not in (storm_run.OUT_OF_MEMORY, storm_run.OTHER_ERROR):

@@ -13,6 +13,8 @@ LIMIT_S = 60
 WRONG_ARGUMENTS = 2
 OUT_OF_MEMORY = 3
 OTHER_ERROR = 4
+# What --check full says of faults of Tidepool, and of bytes that changed on the way.
+CHECKS = ("TP3002", "TP3004", "TP3008", "TP3009", "TP3010")
 # What Tidepool says where a program cannot be run in so little (allocator/support/messages.def).
 REFUSALS = ("TP2001", "TP2002", "TP2004", "TP2005", "TP2009", "TP2010", "TP2011", "TP2012", "TP2102")
 LEAST_BUDGET = 16 << 20
@@ -121,13 +123,19 @@ def descriptors(run_of):
     return 0
 
 
+def broken_checks(run_of):
+    """What --check found wrong, in a few words; None: nothing."""
+    codes = [code for code in CHECKS if f" E {code} " in run_of.err]
+    return f"a check failed: {', '.join(codes)}" if codes else None
+
+
 def wrong_under_tidepool(small, plain, budget, *, may_refuse, may_race=False):
     """What is wrong with a run under Tidepool, in a few words; None: nothing. `may_refuse`: out of memory is an answer
     if Tidepool says which limit it is."""
     if small.code is None:
         return "hang"
-    if "TP3002" in small.err:
-        return "an invariant is broken: TP3002"
+    if broken := broken_checks(small):
+        return broken
     if small.code == OUT_OF_MEMORY and may_refuse and any(name in small.err for name in REFUSALS):
         return "the peak is above the budget" if max(small.peaks, default=0) > budget else None
     if small.code != 0:
