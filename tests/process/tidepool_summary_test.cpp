@@ -342,6 +342,32 @@ TEST_CASE("summary: numbers of another version are not taken for a library that 
       "of one build.\n"));
 }
 
+TEST_CASE("summary: what is asked for and switched off is told of") {
+  ScratchFolder tmp;
+  const auto said = [&](const std::vector<std::string>& words, const char* variable = nullptr) {
+    Job all = job(tmp, words);
+    if (variable != nullptr) all.variables.push_back({variable, "1"});
+    return run(all).err;
+  };
+  const std::string how =
+      " has no effect: TIDEPOOL_DISABLE switches Tidepool off. --disable=off switches it on again.\n";
+  const std::string warning = "tidepool: warning: ";
+  CHECK(said({"--device-budget", "40MiB", "true"}, "TIDEPOOL_DISABLE") == warning + "a device budget" + how);
+  CHECK(said({"--mode", "manage", "true"}, "TIDEPOOL_DISABLE") == warning + "--mode manage" + how);
+  CHECK(said({"--quiet", "--mode", "manage", "true"}, "TIDEPOOL_DISABLE").empty());
+  CHECK(said({"true"}, "TIDEPOOL_DISABLE").empty());
+  const std::string again = said({"--disable=off", "--device-budget", "40MiB", "true"}, "TIDEPOOL_DISABLE");
+  CHECK(again.starts_with("tidepool: done in "));
+  CHECK(again.find("warning") == std::string::npos);
+  CHECK(said({"--mode", "off", "--device-budget", "40MiB", "true"}) ==
+        warning +
+            "a device budget has no effect with --mode off, which manages nothing. Leave out one of the "
+            "two.\n");
+  CHECK(said({"--disable", "--device-budget", "40MiB", "true"}) ==
+        warning + "a device budget has no effect with --disable. Leave out one of the two.\n");
+  CHECK(said({"--mode", "off", "true"}).empty());
+}
+
 TEST_CASE("summary: memory that is only watched is not said to be managed, and a budget for it is named") {
   ScratchFolder tmp;
   const Outcome got = run(job(tmp, {"--mode", "observe", "true"}));

@@ -84,8 +84,9 @@ int run_command(std::span<char*> words) {
   const bool verbose = plan.arguments.flags.has("--verbose");
   const bool quiet = plan.options->quiet;
   const bool is_watched = plan.options->mode == RunMode::kObserve;
-  if (const std::string problem = problem_of_watching(*plan.options); !quiet && !problem.empty())
-    say("warning: %s", problem.c_str());
+  for (const std::string& problem : {problem_of_watching(*plan.options), problem_of_being_off(plan)}) {
+    if (!quiet && !problem.empty()) say("warning: %s", problem.c_str());
+  }
 
   std::optional<RunFolder> folder;
   std::string run_id;

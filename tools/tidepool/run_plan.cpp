@@ -113,6 +113,23 @@ std::string problem_of_watching(const Options& options) {
   return "a device budget has no effect with --mode observe, which only watches. Leave out one of the two.";
 }
 
+std::string problem_of_being_off(const RunPlan& plan) {
+  if (!is_off(*plan.options)) return "";
+  std::string asked = getenv("TIDEPOOL_DEVICE_BUDGET") != nullptr ? "a device budget" : "";
+  bool is_disabled_by_flag = false;
+  for (const auto& [row, value] : plan.arguments.options) {
+    const std::string_view name = row->name;
+    if (name == "disable") is_disabled_by_flag = true;
+    if (name == "mode" && value != "off") asked = "--mode " + value;
+  }
+  if (asked.empty()) return "";
+  if (!plan.options->disable)
+    return asked + " has no effect with --mode off, which manages nothing. Leave out one of the two.";
+  if (is_disabled_by_flag) return asked + " has no effect with --disable. Leave out one of the two.";
+  return asked +
+         " has no effect: TIDEPOOL_DISABLE switches Tidepool off. --disable=off switches it on again.";
+}
+
 std::optional<int> prepare_run(std::span<char*> words, RunPlan& plan) {
   std::string error;
   plan.arguments = parse_run_arguments(words, &error);

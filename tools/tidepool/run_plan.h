@@ -32,6 +32,10 @@ std::string dry_run_text(const RunPlan& plan);
 /// environment.
 std::string problem_of_watching(const Options& options);
 
+/// What was asked for though Tidepool is switched off: a budget by any way, or by a flag that memory is
+/// managed or watched. Empty: nothing, or it is not off. Looks at the environment.
+std::string problem_of_being_off(const RunPlan& plan);
+
 /// Sets the variables of the configuration file that neither a variable nor a flag has set.
 std::optional<std::string> apply_config(std::string_view named);
 
