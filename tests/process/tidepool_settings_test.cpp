@@ -68,6 +68,18 @@ TEST_CASE("config: tidepool env shows which source won") {
             .out.find("from: " + (folder / "tidepool.toml")) != std::string::npos);
 }
 
+TEST_CASE("config: comments are in any language, and a file may begin with the mark of UTF-8") {
+  ScratchFolder folder;
+  write_file(
+      folder / "tidepool.toml",
+      "\xef\xbb\xbf# \xc3\xb6\xc3\x9f\ncheck = 'full' # \xe5\xa4\xa7 \"\nrun_dir = \"#\\\"#\" # \xff\n");
+  const Outcome got = call_in(folder.path(), "env");
+  INFO(got.err);
+  CHECK(got.code() == 0);
+  CHECK(got.out.find("TIDEPOOL_CHECK=full\n") != std::string::npos);
+  CHECK(got.out.find("TIDEPOOL_RUN_DIR=#\"#\n") != std::string::npos);
+}
+
 TEST_CASE("config: a mistake is named with its line, and nothing starts") {
   ScratchFolder folder;
   const auto with = [&](const std::string& text) {
@@ -93,7 +105,17 @@ TEST_CASE("config: a mistake is named with its line, and nothing starts") {
   // What toml++ asserts, and does not take well.
   refused(with("# one\n[+x]\n"), "run: tidepool.toml:2: is no TOML");
   refused(with("check = 'off'\nrun_dir = '\xc3\xa9'\n"),
-          "run: tidepool.toml:2: has a character that is not ASCII");
+          "run: tidepool.toml:2: has a character that is not ASCII outside of a comment");
+  // The usual mistake.
+  refused(with("quiet = true\ndevice_budget = 32MiB  # the card's\n"),
+          "run: tidepool.toml:2: device_budget = 32MiB is not valid: write it in quotes, device_budget = "
+          "\"32MiB\"");
+  refused(with("check = full\n"),
+          "run: tidepool.toml:1: check = full is not valid: write it in quotes, check = \"full\"");
+  refused(with("run_dir = /tmp/x"),
+          "run: tidepool.toml:1: run_dir = /tmp/x is not valid: write it in quotes, run_dir = \"/tmp/x\"");
+  refused(with("clean = off\n"), "run: tidepool.toml:1: clean = off is not valid: write true or false");
+  refused(with("quiet = yes\r\n"), "run: tidepool.toml:1: quiet = yes is not valid: write true or false");
   refused(with(std::string(70'000, '#')), "run: tidepool.toml is larger than 64 KiB");
   refused(with("check = \"\\u001b[2J\"\n"),
           "run: tidepool.toml:1: check = ?[2J is none of off, cheap, full, unmap");

@@ -157,7 +157,16 @@ TEST_CASE("device profile: what is no TOML, or too much of it, is refused") {
   // toml++ 3.3 asserts here.
   REQUIRE(refusal("[+") == "card.toml: line 1: is no TOML");
   REQUIRE(refusal(kGood + "# end\n[+x]\n[memory]\n[+y]\n") == "card.toml: line 39: is no TOML");
-  REQUIRE(refusal("# 1\n# \xc2\xb5s\n" + kGood) == "card.toml: line 2: has a character that is not ASCII");
+  const std::string foreign = "has a character that is not ASCII outside of a comment";
+  REQUIRE(refusal("# 1\nx = '\xc2\xb5s'\n" + kGood) == "card.toml: line 2: " + foreign);
+  // What looks like a comment in a text is none, however the text is quoted.
+  for (const char* text :
+       {"x = '#\xc2\xb5'", "x = \"#\xc2\xb5\"", "x = \"\\\"#\xc2\xb5\"", "x = '''\n#'\xc2\xb5'''",
+        "x = \"\"\"#\xc2\xb5\"\"\"", "x = \"\"\"a\"\"\"\"\"\ny = '#\xc2\xb5'", "x = \"\"\ny = '#\xc2\xb5'"}) {
+    INFO(text);
+    REQUIRE(refusal(text).find(foreign) != std::string::npos);
+  }
+  REQUIRE(parse_device_profile("\xef\xbb\xbf# 1 \xc2\xb5, \xff\n" + kGood, "card.toml").ok());
   for (const char* header : {"[+a]", "[ =]", "[[+a]]", "[a.+b]", "[", "[[", "[]"}) refusal(header);
   refusal("a = " + std::string(10000, '['));
 }

@@ -47,6 +47,27 @@ bool value_text(const toml::node& node, std::string* text) {
   return false;
 }
 
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t\r");
+  if (first == text.npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\r") + 1 - first);
+}
+
+/// The usual mistake, where line `number` of a text that is no TOML makes it: a value without quotes. Empty
+/// if it does not.
+std::string missing_quotes(std::string_view text, std::size_t number) {
+  for (; number > 1; --number) text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  const std::string_view line = text.substr(0, text.find_first_of("\n#"));
+  const std::size_t equals = line.find('=');
+  if (equals == line.npos) return "";
+  const std::string key(trimmed(line.substr(0, equals)));
+  const std::string value = printable(trimmed(line.substr(equals + 1)));
+  const OptionRow* const row = row_of_key(key);
+  if (row == nullptr || value.empty() || value.find_first_of("\"'[]{}") != value.npos) return "";
+  if (row->kind == OptionKind::kBool) return key + " = " + value + " is not valid: write true or false";
+  return key + " = " + value + " is not valid: write it in quotes, " + key + " = \"" + value + "\"";
+}
+
 /// Takes one key into `config`; what is wrong with it, or nothing.
 std::string take(ConfigFile& config, Options& scratch, const std::string& key, const toml::node& node) {
   const OptionRow* const row = row_of_key(key);
@@ -90,7 +111,12 @@ ConfigFile parse_config(std::string_view text, const std::string& path) {
   config.path = path;
   if (text.size() > kLargestFile) return config.error = path + " is larger than 64 KiB", config;
   const Result<toml::table, TomlProblem> table = parse_toml(text);
-  if (!table) return config.error = where(path, table.error().line) + printable(table.error().what), config;
+  if (!table) {
+    const std::string quotes = missing_quotes(text, table.error().line);
+    config.error =
+        where(path, table.error().line) + (quotes.empty() ? printable(table.error().what) : quotes);
+    return config;
+  }
   const auto scratch = std::make_unique<Options>(default_options());
   for (const auto& [key, node] : *table) {
     const std::string wrong = take(config, *scratch, std::string(key.str()), node);
