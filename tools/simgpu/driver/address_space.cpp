@@ -52,15 +52,16 @@ void report_no_mapping(const std::string& effect) {
   report_error(refusal(TouchResult::kNoMappings, effect));
 }
 
-/// A reservation found no place. On a device that is a matter of the device; here the process may be limited.
+/// A reservation found no place: here the process may be limited. Told once; programs may then ask for less.
 void report_if_limited(std::uint64_t bytes) {
+  static bool is_told = false;
   rlimit limit{};
-  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
-  if (process_address_bytes() + bytes <= limit.rlim_cur) return;
-  report_error("there are no " + std::to_string(bytes) +
-               " bytes of addresses for device memory: this process may have " +
-               std::to_string(limit.rlim_cur) +
-               " in all; raise that limit (ulimit -v), or let the program reserve less");
+  if (is_told || ::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  is_told = process_address_bytes() + bytes > limit.rlim_cur;
+  const std::string has = "this process may have " + std::to_string(limit.rlim_cur) + " in all; raise that ";
+  if (is_told)
+    report_warning("there are no " + std::to_string(bytes) + " bytes of addresses for device memory: " + has +
+                   "limit (ulimit -v), or let the program reserve less");
 }
 
 bool open_pages(std::uint64_t base, std::uint64_t bytes, int allowed) {

@@ -49,6 +49,7 @@ struct DeviceImage {
   fatbin::Capability capability;
   fatbin::ChosenImage chosen;
   CUresult result = CUDA_SUCCESS;  ///< of choosing, later of reading
+  mutable bool is_told = false;    ///< that it has no code, where others of its library have
   fatbin::ModuleFacts facts;
   std::unordered_map<std::string_view, const fatbin::KernelFacts*> kernels;  ///< of facts, by name
 };

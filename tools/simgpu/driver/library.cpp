@@ -37,13 +37,6 @@ void report_unreadable(Problem problem) {
                "; none of its kernels can be used; build the program or library that it came from again");
 }
 
-void report_nothing_fits(Capability capability) {
-  const std::string number = std::to_string(capability.major * 10 + capability.minor);
-  report_error("an image has no code for a device of compute capability " + text_of(capability) +
-               "; none of its kernels can be used there; compile it with -gencode arch=compute_" + number +
-               ",code=sm_" + number + ", or choose another --device");
-}
-
 void report_new_ptx(const fatbin::Entry& entry) {
   report_error("an image has PTX " + std::to_string(entry.ptx_major) + "." + std::to_string(entry.ptx_minor) +
                ", and the device compiles PTX up to " + std::to_string(kPtxMajor) + "." +
@@ -119,6 +112,13 @@ bool eager_loading() {
     return mode != nullptr && std::strcmp(mode, "EAGER") == 0;
   }();
   return eager;
+}
+
+void report_nothing_fits(Capability capability) {
+  const std::string number = std::to_string(capability.major * 10 + capability.minor);
+  report_error("an image has no code for a device of compute capability " + text_of(capability) +
+               "; none of its kernels can be used there; compile it with -gencode arch=compute_" + number +
+               ",code=sm_" + number + ", or choose another --device");
 }
 
 CUresult load_library(Driver& d, const ImageSource& source, Context* owner, Library** out) {

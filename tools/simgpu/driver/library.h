@@ -21,6 +21,9 @@ struct ImageSource {
 /// UNSUPPORTED_PTX_VERSION, or NO_BINARY_FOR_GPU if no device can run any of it.
 CUresult load_library(Driver& d, const ImageSource& source, Context* owner, Library** out);
 
+/// Says that an image of device code has none for devices of this capability.
+void report_nothing_fits(fatbin::Capability capability);
+
 /// Makes the library's kernels exist. Cheap when that has been done.
 CUresult read_library(Driver& d, Library& library);
 

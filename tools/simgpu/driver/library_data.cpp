@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "tools/simgpu/driver/library.h"
 #include "tools/simgpu/driver/readable_name.h"
@@ -97,6 +98,8 @@ CUresult load_into(Driver& d, Context& context, Library& library) {
   if (const CUresult read = read_library(d, library); read != CUDA_SUCCESS) return read;
   const DeviceImage* image = image_for(library, *context.gpu);
   if (image == nullptr) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  if (image->result == CUDA_ERROR_NO_BINARY_FOR_GPU && !std::exchange(image->is_told, true))
+    report_nothing_fits(image->capability);
   if (image->result != CUDA_SUCCESS) return image->result;
   auto data = std::make_unique<LibraryData>();
   data->context = &context;
