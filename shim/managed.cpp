@@ -77,10 +77,14 @@ const ManagedDevice* start(const runtime::DriverTable& driver, CUdevice ordinal,
     give_up(ordinal, found);
     return nullptr;
   }
-  if (const CUresult refused = is_refused_memory(*device); refused != CUDA_SUCCESS) {
-    give_up(ordinal, refused);
+  // Nobody knows the device yet. A reference that is left would keep the context alive for ever.
+  const auto undo = [&](CUresult why) -> const ManagedDevice* {
+    delete device;
+    if (own == nullptr) (void)ask_again([&] { return driver.cuDevicePrimaryCtxRelease_v2(ordinal); });
+    give_up(ordinal, why);
     return nullptr;
-  }
+  };
+  if (const CUresult refused = is_refused_memory(*device); refused != CUDA_SUCCESS) return undo(refused);
   device->let_in(g_let_in[static_cast<std::size_t>(ordinal)].load(std::memory_order_acquire));
   runtime::Runtime* runtime = nullptr;
   const CUresult started = ask_again([&] {
@@ -88,10 +92,7 @@ const ManagedDevice* start(const runtime::DriverTable& driver, CUdevice ordinal,
     if (made.ok()) runtime = *made;
     return made.ok() ? CUDA_SUCCESS : static_cast<CUresult>(made.error().code());
   });
-  if (started != CUDA_SUCCESS) {
-    give_up(ordinal, started);
-    return nullptr;
-  }
+  if (started != CUDA_SUCCESS) return undo(started);
   if (runtime::captures_under_way.load() > 0) runtime->capture_begins();
   start_recording(*runtime, ordinal);
   warn_of_mps(ordinal);

@@ -39,6 +39,20 @@ void foreign_context() {
     EXPECT(holds(blocks[i], static_cast<unsigned char>(i < 3 ? 77 + i : i)));
 }
 
+// A device that cannot be managed: its context ends with the program's own reference.
+void unmanaged_context() {
+  const CUcontext primary = start();
+  CUdeviceptr block = 0;
+  EXPECT(primary != nullptr);
+  EXPECT(DRIVER(cuMemAlloc_v2)(&block, kBlock) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuMemFree_v2)(block) == CUDA_SUCCESS);
+  EXPECT(DRIVER(cuDevicePrimaryCtxRelease_v2)(0) == CUDA_SUCCESS);
+  unsigned flags = 0;
+  int active = 1;
+  EXPECT(DRIVER(cuDevicePrimaryCtxGetState)(0, &flags, &active) == CUDA_SUCCESS);
+  EXPECT(active == 0);
+}
+
 // Freed while work of another context is on its way: that work must not reach whoever gets the memory next.
 void foreign_free() {
   static std::atomic<bool> may_end{false};
@@ -290,15 +304,11 @@ void end_fails() {
 bool run_context_case(std::string_view name) {
   constexpr std::pair<std::string_view, void (*)()> kCases[] = {
 
-      {"foreign_context", foreign_context},
-      {"foreign_free", foreign_free},
-      {"foreign_destroy_race", foreign_destroy_race},
-      {"foreign_error", foreign_error},
-      {"context_destroy", context_destroy},
-      {"captures_end", captures_end},
-      {"device_reset", device_reset},
-      {"ended_contexts", ended_contexts},
-      {"end_fails", end_fails}};
+      {"foreign_context", foreign_context}, {"unmanaged_context", unmanaged_context},
+      {"foreign_free", foreign_free},       {"foreign_destroy_race", foreign_destroy_race},
+      {"foreign_error", foreign_error},     {"context_destroy", context_destroy},
+      {"captures_end", captures_end},       {"device_reset", device_reset},
+      {"ended_contexts", ended_contexts},   {"end_fails", end_fails}};
   for (const auto& [known, run] : kCases) {
     if (known == name) return run(), true;
   }

@@ -264,6 +264,20 @@ TEST_CASE("shim: where memory cannot be created by handle it is only watched, or
   }
 }
 
+TEST_CASE("shim: of a device that cannot be managed no reference to its context is kept") {
+  for (const char* fault : {"cuMemCreate every=1 return=801", "cuMemAddressReserve every=1 return=2",
+                            "cuStreamCreateWithPriority every=1 return=2\ncuStreamCreate every=1 return=2"}) {
+    INFO(fault);
+    const ScratchFolder folder;
+    write_file(folder / "faults", std::string(fault) + "\n");
+    const DeviceRun got = run_on_device({"--device", "h100", "--faults", folder / "faults"},
+                                        {"--device-budget", "32MiB"}, {kDoorProbe, "unmanaged_context"});
+    expect_passes(got.outcome);
+    CHECK(got.outcome.err.find("TP1011") != std::string::npos);
+    CHECK(got.number("memory", "physical_now_bytes") == 0);
+  }
+}
+
 TEST_CASE("shim: a capture that ends with its context is under way no longer") {
   const ScratchFolder folder;
   const std::string file = folder / "report.json";
