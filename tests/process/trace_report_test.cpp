@@ -71,6 +71,17 @@ TEST_CASE("trace report: operations, steps, and where the blocks that moved came
   CHECK(text.ends_with(
       "blocks: that moved most bytes:\n320.0 MiB: 20 blocks of 8.0 MiB, 20 times out, 20 times in; "
       "allocated at train+0x1449 < train+0x2000 < 0xabc\n"));
+  // The same, for --json.
+  CHECK(report.totals.launches == 220);
+  CHECK(report.totals.kernels == 1);
+  CHECK(report.totals.threads == 1);
+  CHECK((report.totals.allocations == 20 && report.totals.frees == 20 && report.totals.copies == 20));
+  CHECK((report.totals.blocks_out == 20 && report.totals.bytes_in == std::uint64_t{160} << 20));
+  CHECK(report.kernels.empty());  // none was timed
+  REQUIRE(report.blocks.size() == 1);
+  CHECK(report.blocks[0].bytes == std::uint64_t{320} << 20);
+  CHECK((report.blocks[0].blocks == 20 && report.blocks[0].block_bytes == 8 << 20));
+  CHECK(report.blocks[0].where == "train+0x1449 < train+0x2000 < 0xabc");
 }
 
 TEST_CASE("trace report: several devices are told apart, one is not named") {

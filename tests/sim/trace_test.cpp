@@ -203,6 +203,13 @@ TEST_CASE("recorder: the command's report tells what was recorded") {
   const Outcome json =
       run({{built("bin/tidepool"), "report", "--json", traced.folder}, "", {}, false, false});
   CHECK(json.out.find("\"period\": " + std::to_string(traced.verdict.period) + ",") != std::string::npos);
+  CHECK(number_in(json.out, "traces", "launches") == traced.launches);
+  CHECK(number_in(json.out, "traces", "blocks_out") == number_in(json.out, "metrics", "swap_out_total"));
+  CHECK(number_in(json.out, "traces", "timed_launches") > 0);
+  CHECK(number_in(json.out, "top_kernels", "device_ns") > 0);
+  CHECK(json.out.find("\"top_kernels\": [{\"name\": \"") != std::string::npos);
+  CHECK(number_in(json.out, "top_blocks", "bytes_moved") > 0);
+  CHECK(json.out.find("\"allocated_at\": \"train_mlp+0x") != std::string::npos);
 }
 
 TEST_CASE("recorder: every process of a run has a trace of its own, and the report tells which") {

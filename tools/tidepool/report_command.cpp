@@ -141,6 +141,36 @@ std::vector<TraceReport> read_traces(const std::string& folder) {
   return traces;
 }
 
+/// The members of a trace's object that its lines tell, each with a comma before it.
+std::string totals_json(const TraceReport& trace) {
+  const TraceTotals& t = trace.totals;
+  std::string text;
+  const std::pair<const char*, std::uint64_t> numbers[] = {
+      {"launches", t.launches},   {"kernels", t.kernels},       {"allocations", t.allocations},
+      {"frees", t.frees},         {"copies", t.copies},         {"threads", t.threads},
+      {"time_ns", t.time_ns},     {"blocks_out", t.blocks_out}, {"blocks_in", t.blocks_in},
+      {"bytes_out", t.bytes_out}, {"bytes_in", t.bytes_in},     {"timed_launches", t.timed},
+      {"device_ns", t.device_ns}};
+  for (const auto& [name, number] : numbers) text += ", " + json_quoted(name) + ": " + std::to_string(number);
+  text += std::string(", \"only_watched\": ") + (t.is_observed ? "true" : "false") + ", \"top_kernels\": [";
+  for (const TraceReport::Kernel& kernel : trace.kernels) {
+    text += std::string(&kernel == &trace.kernels.front() ? "" : ", ") +
+            "{\"name\": " + json_quoted(kernel.name) +
+            ", \"timed_launches\": " + std::to_string(kernel.timed) +
+            ", \"device_ns\": " + std::to_string(kernel.ns) + "}";
+  }
+  text += "], \"top_blocks\": [";
+  for (const TraceReport::Moved& moved : trace.blocks) {
+    text += std::string(&moved == &trace.blocks.front() ? "" : ", ") +
+            "{\"bytes_moved\": " + std::to_string(moved.bytes) +
+            ", \"blocks\": " + std::to_string(moved.blocks) +
+            ", \"block_bytes\": " + std::to_string(moved.block_bytes) +
+            ", \"out\": " + std::to_string(moved.out) + ", \"in\": " + std::to_string(moved.in) +
+            ", \"allocated_at\": " + json_quoted(moved.where) + "}";
+  }
+  return text + "]";
+}
+
 /// The members of a process' object that its traces give: an array, empty if it was not recorded.
 std::string traces_json(const std::vector<TraceReport>& traces, std::int64_t pid) {
   std::string text;
@@ -154,7 +184,7 @@ std::string traces_json(const std::vector<TraceReport>& traces, std::int64_t pid
             ", \"period\": " + std::to_string(verdict.period) +
             ", \"iterations\": " + std::to_string(verdict.iterations) +
             ", \"exact\": " + std::to_string(verdict.exact) + ", \"confidence\": " + confidence +
-            ", \"verdict\": " + json_quoted(describe(verdict)) + "}";
+            ", \"verdict\": " + json_quoted(describe(verdict)) + totals_json(trace) + "}";
   }
   return "\"traces\": [" + text + "]";
 }

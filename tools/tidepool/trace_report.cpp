@@ -39,13 +39,16 @@ std::string duration_text(std::uint64_t ns) {
   return format_duration(text, sizeof text, Nanos(static_cast<std::int64_t>(ns)));
 }
 
-/// The name as in the source, cut.
+/// The name as in the source.
 std::string readable(const std::string& symbol) {
   char* const demangled = abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, nullptr);
   std::string name = demangled != nullptr ? demangled : symbol;
   std::free(demangled);
-  if (name.size() > kShownName) name = name.substr(0, kShownName - 3) + "...";
   return name;
+}
+
+std::string cut(const std::string& name) {
+  return name.size() > kShownName ? name.substr(0, kShownName - 3) + "..." : name;
 }
 
 /// "1 launch", "2 launches".
@@ -69,17 +72,6 @@ struct Moves {
   std::uint64_t bytes = 0;
 };
 
-struct Totals {
-  std::uint64_t launches = 0;
-  std::uint64_t allocations = 0;
-  std::uint64_t frees = 0;
-  std::uint64_t copies = 0;
-  Moves moves;
-  std::uint64_t bytes_out = 0;
-  std::uint64_t bytes_in = 0;
-  bool is_observed = false;
-};
-
 /// Collects what the report says from the records.
 class Tally {
  public:
@@ -89,19 +81,14 @@ class Tally {
     std::visit([&](const auto& typed) { take(head, typed); }, record);
   }
 
-  [[nodiscard]] std::string operations(const TraceReader& reader) const {
-    const std::uint64_t all = totals.launches + totals.allocations + totals.frees + totals.copies;
-    return counted(all, "operation", "operations") + " in " +
-           duration_text(static_cast<std::uint64_t>(reader.time_of(last_tick_).count())) + ", " +
-           counted(threads_.size(), "thread", "threads") + ": " +
-           counted(totals.launches, "launch", "launches") + " of " +
-           counted(kernels_.size(), "kernel", "kernels") + ", " +
-           counted(totals.allocations, "allocation", "allocations") + ", " +
-           counted(totals.frees, "free", "frees") + ", " + counted(totals.copies, "copy", "copies");
+  void finish(const TraceReader& reader) {
+    totals.threads = threads_.size();
+    totals.kernels = kernels_.size();
+    totals.time_ns = static_cast<std::uint64_t>(reader.time_of(last_tick_).count());
   }
 
-  /// The places that moved most bytes, with a line each.
-  [[nodiscard]] std::vector<std::string> top_blocks(std::size_t most) const {
+  /// The places that moved most bytes.
+  [[nodiscard]] std::vector<TraceReport::Moved> top_blocks(std::size_t most) const {
     std::vector<std::pair<Place, Moves>> sorted;
     for (const auto& [place, moves] : moves_) {
       if (moves.bytes > 0) sorted.emplace_back(place, moves);
@@ -109,43 +96,36 @@ class Tally {
     std::stable_sort(sorted.begin(), sorted.end(),
                      [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
     sorted.resize(std::min(sorted.size(), most));
-    std::vector<std::string> lines;
-    lines.reserve(sorted.size());
+    std::vector<TraceReport::Moved> blocks;
+    blocks.reserve(sorted.size());
     for (const auto& [place, moves] : sorted) {
-      lines.push_back(bytes_text(moves.bytes) + ": " + counted(moves.blocks, "block", "blocks") + " of " +
-                      bytes_text(place.bytes) + ", " + std::to_string(moves.out) + " times out, " +
-                      std::to_string(moves.in) + " times in" + stack_text(place.stack));
+      blocks.push_back(
+          {moves.bytes, moves.blocks, place.bytes, moves.out, moves.in, stack_text(place.stack)});
     }
-    return lines;
+    return blocks;
   }
 
-  /// What was timed, and the kernels that took most of it; empty if nothing was.
-  [[nodiscard]] std::vector<std::string> top_kernels(std::size_t most) const {
-    std::vector<Kernel> sorted;
+  /// The kernels that took most of the device time that was measured.
+  [[nodiscard]] std::vector<TraceReport::Kernel> top_kernels(std::size_t most) const {
+    std::vector<TraceReport::Kernel> sorted;
     for (const auto& [id, kernel] : kernels_) {
       if (kernel.timed > 0) sorted.push_back(kernel);
     }
-    if (sorted.empty()) return {};
     std::sort(sorted.begin(), sorted.end(),
-              [](const Kernel& a, const Kernel& b) { return a.ns != b.ns ? a.ns > b.ns : a.name < b.name; });
-    std::uint64_t timed = 0;
-    for (const Kernel& kernel : sorted) timed += kernel.timed;
+              [](const auto& a, const auto& b) { return a.ns != b.ns ? a.ns > b.ns : a.name < b.name; });
     sorted.resize(std::min(sorted.size(), most));
-    std::string first =
-        duration_text(device_ns_) + " of device time at most in " + counted(timed, "launch", "launches");
+    return sorted;
+  }
+
+  /// What was timed; empty if nothing was.
+  [[nodiscard]] std::string timing() const {
+    if (totals.timed == 0) return "";
+    std::string text = duration_text(totals.device_ns) + " of device time at most in " +
+                       counted(totals.timed, "launch", "launches");
     if (profile_.host_ns > 0)
-      first += "; timing them took " + duration_text(profile_.host_ns) + " of the program's";
-    if (profile_.skipped > 0) first += "; " + std::to_string(profile_.skipped) + " could not be timed";
-    std::vector<std::string> lines{first};
-    for (const Kernel& kernel : sorted) {
-      char percent[16];
-      std::snprintf(
-          percent, sizeof percent, "%4.1f",
-          100 * static_cast<double>(kernel.ns) / static_cast<double>(std::max<std::uint64_t>(device_ns_, 1)));
-      lines.push_back(std::string(percent) + " %: " + counted(kernel.timed, "launch", "launches") + " of " +
-                      duration_text(kernel.ns / kernel.timed) + ", " + kernel.name);
-    }
-    return lines;
+      text += "; timing them took " + duration_text(profile_.host_ns) + " of the program's";
+    if (profile_.skipped > 0) text += "; " + std::to_string(profile_.skipped) + " could not be timed";
+    return text;
   }
 
   /// What each device had, where there were several.
@@ -159,7 +139,7 @@ class Tally {
     return devices_.size() > 1 ? lines : std::vector<std::string>();
   }
 
-  Totals totals;
+  TraceTotals totals;
 
  private:
   struct Device {
@@ -169,12 +149,6 @@ class Tally {
     std::uint64_t out = 0;
     std::uint64_t in = 0;
   };
-  struct Kernel {
-    std::string name;
-    std::uint64_t timed = 0;
-    std::uint64_t ns = 0;
-  };
-
   void take(const RecordHead&, const ThreadRecord&) {}
   void take(const RecordHead&, const DeviceRecord& record) {
     if (record.is_observed) totals.is_observed = true;
@@ -213,10 +187,11 @@ class Tally {
   void take(const RecordHead&, const DurationRecord& record) {
     const auto launch = std::lower_bound(launches_.begin(), launches_.end(), std::pair(record.launch, 0u));
     if (launch == launches_.end() || launch->first != record.launch) return;
-    Kernel& kernel = kernels_[launch->second];
+    TraceReport::Kernel& kernel = kernels_[launch->second];
     ++kernel.timed;
+    ++totals.timed;
     kernel.ns += record.ns;
-    device_ns_ += record.ns;
+    totals.device_ns += record.ns;
   }
   void take(const RecordHead&, const ProfileRecord& record) { profile_ = record; }
   void take(const RecordHead&, const CopyRecord&) { ++totals.copies; }
@@ -227,7 +202,7 @@ class Tally {
     const bool is_out = record.kind == MoveKind::kOut;
     ++(is_out ? moves.out : moves.in);
     moves.bytes += record.bytes;
-    ++(is_out ? totals.moves.out : totals.moves.in);
+    ++(is_out ? totals.blocks_out : totals.blocks_in);
     (is_out ? totals.bytes_out : totals.bytes_in) += record.bytes;
     const auto on = device_of_.find(record.block);
     if (on == device_of_.end()) return;
@@ -236,7 +211,7 @@ class Tally {
   }
   void take(const RecordHead&, const IterationRecord&) {}
 
-  /// "; allocated at train+0x1449 < train+0x14e2 < ...": from the first frame on that is not CUDA's or ours.
+  /// "train+0x1449 < train+0x14e2 < ...": from the first frame on that is not CUDA's or ours.
   [[nodiscard]] std::string stack_text(std::uint32_t stack) const {
     const auto found = stacks_.find(stack);
     if (found == stacks_.end()) return "";
@@ -247,7 +222,7 @@ class Tally {
       char offset[24];
       std::snprintf(offset, sizeof offset, "0x%llx", static_cast<unsigned long long>(frame.offset));
       const std::string module = module_name(frame);
-      text += (text.empty() ? "; allocated at " : " < ") + module + (module.empty() ? "" : "+") + offset;
+      text += (text.empty() ? "" : " < ") + module + (module.empty() ? "" : "+") + offset;
     }
     return text + (frames.size() > kShownFrames ? " < ..." : "");
   }
@@ -262,10 +237,9 @@ class Tally {
 
   std::set<std::uint32_t> threads_;
   std::uint64_t last_tick_ = 0;
-  std::unordered_map<std::uint32_t, Kernel> kernels_;
+  std::unordered_map<std::uint32_t, TraceReport::Kernel> kernels_;
   std::deque<std::pair<std::uint64_t, std::uint32_t>> launches_;  ///< the last ones: sequence number, kernel
   ProfileRecord profile_;
-  std::uint64_t device_ns_ = 0;
   std::map<Place, Moves> moves_;
   std::map<std::uint32_t, Device> devices_;                     ///< by ordinal
   std::unordered_map<std::uint32_t, std::uint32_t> device_of_;  ///< of blocks, the last allocation's
@@ -273,6 +247,30 @@ class Tally {
   std::unordered_map<std::uint32_t, std::string> modules_;
   std::unordered_map<std::uint32_t, std::vector<Frame>> stacks_;
 };
+
+std::string operations_line(const TraceTotals& t) {
+  return counted(t.launches + t.allocations + t.frees + t.copies, "operation", "operations") + " in " +
+         duration_text(t.time_ns) + ", " + counted(t.threads, "thread", "threads") + ": " +
+         counted(t.launches, "launch", "launches") + " of " + counted(t.kernels, "kernel", "kernels") + ", " +
+         counted(t.allocations, "allocation", "allocations") + ", " + counted(t.frees, "free", "frees") +
+         ", " + counted(t.copies, "copy", "copies");
+}
+
+std::string kernel_line(const TraceReport::Kernel& kernel, const TraceTotals& totals) {
+  char percent[16];
+  std::snprintf(percent, sizeof percent, "%4.1f",
+                100 * static_cast<double>(kernel.ns) /
+                    static_cast<double>(std::max<std::uint64_t>(totals.device_ns, 1)));
+  return std::string(percent) + " %: " + counted(kernel.timed, "launch", "launches") + " of " +
+         duration_text(kernel.ns / kernel.timed) + ", " + cut(kernel.name);
+}
+
+std::string block_line(const TraceReport::Moved& moved) {
+  return bytes_text(moved.bytes) + ": " + counted(moved.blocks, "block", "blocks") + " of " +
+         bytes_text(moved.block_bytes) + ", " + std::to_string(moved.out) + " times out, " +
+         std::to_string(moved.in) + " times in" +
+         (moved.where.empty() ? "" : "; allocated at " + moved.where);
+}
 
 /// What the trace does not hold, and why.
 std::vector<std::string> missing(const TraceReader& reader) {
@@ -344,19 +342,20 @@ TraceReport read_trace_report(const std::string& path, std::size_t most_blocks) 
   }
   report.pid = reader.info().pid;
   report.iterations = finder.verdict();
-  say("trace", tally.operations(reader));
+  tally.finish(reader);
+  report.totals = tally.totals;
+  report.kernels = tally.top_kernels(kShownKernels);
+  report.blocks = tally.top_blocks(most_blocks);
+  say("trace", operations_line(report.totals));
   for (std::string& line : missing(reader)) say("", std::move(line));
   if (tally.totals.is_observed) say("", "the memory was only watched: nothing moved");
   const char* title = "devices";
   for (std::string& line : tally.devices()) say(std::exchange(title, ""), std::move(line));
   say("steps", describe(report.iterations));
-  for (std::string& line : tally.top_kernels(kShownKernels)) {
-    say(report.lines.back().title == "steps" ? "kernels" : "", std::move(line));
-  }
-  if (std::vector<std::string> blocks = tally.top_blocks(most_blocks); !blocks.empty()) {
-    say("blocks", "that moved most bytes:");
-    for (std::string& line : blocks) say("", std::move(line));
-  }
+  if (std::string timing = tally.timing(); !timing.empty()) say("kernels", std::move(timing));
+  for (const TraceReport::Kernel& kernel : report.kernels) say("", kernel_line(kernel, report.totals));
+  if (!report.blocks.empty()) say("blocks", "that moved most bytes:");
+  for (const TraceReport::Moved& moved : report.blocks) say("", block_line(moved));
   return report;
 }
 
