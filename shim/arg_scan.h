@@ -10,9 +10,9 @@
 namespace tidepool::shim {
 
 /// Adds every managed block that a word of the launch's parameters points into. Layout from the driver
-/// (cuFuncGetParamInfo, cuda.h 12.4), contents at every launch: each 8-byte word at an 8-byte offset counts,
-/// since nothing says which of them are pointers. False: the layout cannot be had, so the kernel may touch
-/// anything.
+/// (cuFuncGetParamInfo, cuda.h 12.4), contents at every launch: each 8-byte word counts at a place where a
+/// pointer may be (step_in()), since nothing says which of them are pointers. False: the layout cannot be
+/// had, so the kernel may touch anything.
 ///
 /// Hook-safe: after a function's first launch neither locks nor allocates.
 bool scan_arguments(const RealDriver& driver, CUfunction function, void** params, void** extra,

@@ -17,9 +17,10 @@ inline constexpr std::size_t kWord = 8;
 // Between one place of a parameter where a pointer can begin and the next. A type's size is a multiple of its
 // alignment, and so is its offset: together they tell what a pointer within is aligned to at least. Packed
 // structs have pointers at odd places; where the numbers do not betray one, small structs are searched as if
-// they were packed to four bytes, and large ones are not: that would double what they cost.
+// they were packed to four bytes, and large ones are not: that would double what they cost. Above what one
+// parameter could be before CUDA 12.1 there are arrays of bytes rather than packed structs.
 constexpr std::size_t kSmallStruct = 64;
-constexpr std::size_t kLargestPacked = 256;
+constexpr std::size_t kLargestPacked = 4096;
 inline std::size_t step_in(std::size_t offset, std::size_t size) noexcept {
   if (size > kLargestPacked) return kWord;
   const std::size_t alignment = std::size_t{1} << std::countr_zero(offset | size | kWord);

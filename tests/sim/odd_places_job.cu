@@ -31,6 +31,30 @@ struct [[gnu::packed, gnu::aligned(4)]] Packed {
   Word* data;
 };
 
+// Larger ones, as tables of arguments are: 324 bytes with pointers at four above a multiple of eight, and 257
+// bytes with pointers at one above it.
+struct [[gnu::packed, gnu::aligned(4)]] PackedTable {
+  unsigned number;
+  Word* data[kBlocks];
+  unsigned more[64];
+};
+struct [[gnu::packed]] PackedBytes {
+  char kind;
+  Word* data[kBlocks];
+  unsigned number;
+  char more[188];
+};
+static_assert(sizeof(PackedTable) == 324 && sizeof(PackedBytes) == 257);
+
+// Its size does not betray it.
+struct [[gnu::packed]] Unseen {
+  char kind[3];
+  Word* data;
+  char more[5];
+  Word number;
+};
+static_assert(sizeof(Unseen) == 24);
+
 /// data[i] += i + number
 struct Add {
   template <class C>
@@ -58,8 +82,27 @@ struct AddPacked {
   SIMGPU_HD static void run(C& c, Packed what) {
     Add::run(c, what.data, what.number);
   }
+  template <class C>
+  SIMGPU_HD static void run(C& c, Unseen what) {
+    Add::run(c, what.data, what.number);
+  }
 };
 SIMGPU_KERNEL(add_packed, AddPacked, (Packed what), what)
+SIMGPU_KERNEL(add_unseen, AddPacked, (Unseen what), what)
+
+/// The same for the last array of a table.
+struct AddLast {
+  template <class C>
+  SIMGPU_HD static void run(C& c, PackedTable what) {
+    Add::run(c, what.data[kBlocks - 1], what.number);
+  }
+  template <class C>
+  SIMGPU_HD static void run(C& c, PackedBytes what) {
+    Add::run(c, what.data[kBlocks - 1], what.number);
+  }
+};
+SIMGPU_KERNEL(add_of_table, AddLast, (PackedTable what), what)
+SIMGPU_KERNEL(add_of_bytes, AddLast, (PackedBytes what), what)
 
 void check(int error, const char* what) {
   if (error == 0) return;
@@ -152,6 +195,17 @@ int main(int argc, char** argv) {
         add_beside<<<1, kThreads>>>(data[i] - first, first, number);
       } else if (way == "packed") {
         add_packed<<<1, kThreads>>>(Packed{number, data[i]});
+      } else if (way == "packed-table") {
+        PackedTable what{number, {}, {}};
+        what.data[kBlocks - 1] = data[i];
+        add_of_table<<<1, kThreads>>>(what);
+      } else if (way == "packed-bytes") {
+        PackedBytes what{};
+        what.data[kBlocks - 1] = data[i];
+        what.number = number;
+        add_of_bytes<<<1, kThreads>>>(what);
+      } else if (way == "unseen") {
+        add_unseen<<<1, kThreads>>>(Unseen{{}, data[i], {}, number});
       } else if (way == "rows") {
         const CUDA_MEMCPY2D copy = rows(from, data[i]);
         OK(cuMemcpy2DAsync(&copy, nullptr));

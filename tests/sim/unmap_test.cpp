@@ -86,6 +86,17 @@ TEST_CASE("unmap: a pointer that no argument shows ends in an illegal address, a
   CHECK(equal.outcome.code() == 1);
 }
 
+TEST_CASE("unmap: a pointer in a packed struct that nothing betrays is found") {
+  const std::vector<std::string> program = {built("tests/odd_places_job"), "unseen"};
+  const DeviceRun plain = on_device(program);
+  REQUIRE(plain.outcome.code() == 0);
+  const DeviceRun got = on_device(program, {"--device-budget", "64MiB", "--check", "unmap"});
+  INFO(got.outcome.err);
+  CHECK(got.outcome.code() == 1);
+  CHECK(got.outcome.out.empty());
+  CHECK(got.outcome.err.find(" E TP2020 kernel (anonymous namespace)::add_unseen(") != std::string::npos);
+}
+
 TEST_CASE("unmap: a kernel that names no memory of the device at all is named as well") {
   const std::vector<std::string> program = {built("tests/hidden_job"), "on_host"};
   const DeviceRun plain = on_device(program);
