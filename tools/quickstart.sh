@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and shows Tidepool at work: a training program in half its memory.
+# Installs what is missing, builds, and shows Tidepool at work: a training program in a quarter of its memory.
 set -euo pipefail
 TP_SELF=tools/quickstart.sh
 cd "$(dirname -- "${BASH_SOURCE[0]}")/.."
@@ -11,7 +11,7 @@ usage() {
 usage: tools/quickstart.sh [--jobs N] [--no-install]
 
 Installs missing packages (apt, sudo where needed), builds into build/release, then trains a small network on a
-simulated GPU twice: with all the memory it asks for, and under Tidepool in half of that. No GPU is needed.
+simulated GPU twice: with all the memory it asks for, and under Tidepool in a quarter of that. No GPU is needed.
 
   --jobs N      parallel compilations (default: number of processors)
   --no-install  install nothing
@@ -71,7 +71,7 @@ mib() {
 $bin/simgpu --device h100 --report "$scratch/plain.json" -- $bin/train_mlp >"$scratch/plain.txt" ||
   tp_fail "train_mlp failed without Tidepool"
 peak=$(peak_of "$scratch/plain.json")
-budget=$((peak / 2 / 1048576))MiB
+budget=$((peak / 4 / 1048576))MiB
 printf '%swithout Tidepool%s  %s of device memory\n' "$bold" "$plain" "$(mib "$peak")"
 
 command=("$bin/simgpu" --device h100 --report "$scratch/tidepool.json" --
