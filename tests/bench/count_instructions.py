@@ -41,21 +41,23 @@ def per_round(program, what, preload, trace=False, live=0, full=False):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--program", type=Path, required=True, help="hook_loop")
-    parser.add_argument("--preload", type=Path, required=True, help="libtidepool.so")
+    parser.add_argument("--program", type=Path, required=True, help="hook_loop or turn_loop")
+    parser.add_argument("--preload", type=Path, help="libtidepool.so; without it the program itself is counted")
     parser.add_argument("--trace", action="store_true", help="count what TIDEPOOL_TRACE=ops adds")
     parser.add_argument("--full", action="store_true", help="the same once the trace is as large as it may be")
     parser.add_argument("--live", type=int, default=0, help="allocations that are held meanwhile")
     parser.add_argument("--ceiling", type=float, required=True)
-    parser.add_argument("what", help="launch, launch_others, copy, gate, alloc_free_4mib or alloc_free_64kib")
+    parser.add_argument("what", help="what the program is to do N times")
     arguments = parser.parse_args()
     count = per_round(arguments.program, arguments.what, arguments.preload, arguments.trace, arguments.live, arguments.full)
     what = "a hook"
     if arguments.trace:
         count -= per_round(arguments.program, arguments.what, arguments.preload, full=arguments.full)
         what = "a hook for its record"
-    else:
+    elif arguments.preload:
         count -= per_round(arguments.program, arguments.what, None, live=arguments.live)
+    else:
+        what = "a round"
     print(f"{arguments.what}: {count:.0f} instructions {what}, ceiling {arguments.ceiling:.0f}")
     sys.exit(0 if count <= arguments.ceiling else 1)
 

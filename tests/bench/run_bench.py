@@ -25,6 +25,15 @@ def hook_times(program, preload, repetitions):
     return {row["run_name"]: row["cpu_time"] for row in rows if row["aggregate_name"] == "median"}
 
 
+def turn_times(program, quick):
+    """Nanoseconds of processor time of a turn of the slow path, by what moves and how many blocks live."""
+    command = [program, "--benchmark_format=json", f"--benchmark_min_time={0.05 if quick else 0.5}"]
+    if quick:
+        command.append("--benchmark_filter=/1000$")
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+    return {row["name"]: row["cpu_time"] for row in json.loads(result.stdout)["benchmarks"]}
+
+
 def launch_rates(build, rounds):
     """Launches per second on simgpu, plain and under Tidepool: the best of some rounds."""
     rates = {}
@@ -57,7 +66,7 @@ def simgpu_costs(build, quick):
 
 def measure(build, quick):
     program, shim, digests = build / "tests/hook_bench", build / "lib/libtidepool.so", build / "tests/digest_bench"
-    for needed in (program, shim, digests):
+    for needed in (program, shim, digests, build / "tests/turn_bench"):
         if not needed.exists():
             sys.exit(f"tests/bench: {needed} is not built")
     repetitions = 3 if quick else 11
@@ -69,6 +78,7 @@ def measure(build, quick):
     return {
         "schema": "tidepool.bench/1",
         "hooks": hooks,
+        "turns_ns": turn_times(build / "tests/turn_bench", quick),
         "simgpu_launches_per_second": launch_rates(build, 1 if quick else 3),
         "simgpu_digest_bytes_per_second": digest_rates(digests, quick),
         "simgpu_us": simgpu_costs(build, quick),
@@ -80,6 +90,7 @@ def table(result):
     for name, row in result["hooks"].items():
         numbers = "".join(f"{row[key]:>9.1f} ns" for key in ("null_ns", "tidepool_ns", "hook_ns"))
         lines.append(f"{name:<32}{numbers}{row['ratio']:>8.1f}")
+    lines += [f"{name + ' blocks':<32}{cost:>9.1f} ns" for name, cost in result["turns_ns"].items()]
     rates = result["simgpu_launches_per_second"]
     lines.append(f"{'simgpu, launches/s':<32}{rates['plain']:>12,.0f}{rates['tidepool']:>12,.0f}")
     for name, rate in result["simgpu_digest_bytes_per_second"].items():
