@@ -33,7 +33,10 @@ bool Residency::are_held_up(Nanos patience) noexcept {
   const Block& block = arena_.block(oldest.id);
   if (oldest.step == Step::kNothing && block.used_widely.load(std::memory_order_acquire)) return false;
   const auto waiting_for = std::pair(oldest.id, oldest.word);
-  if (std::exchange(held_up_, waiting_for) != waiting_for) patience = kUsePatience;
+  if (std::exchange(held_up_, waiting_for) != waiting_for) {
+    patience = kUsePatience;
+    if (!streams_.passed(oldest.copied)) count_wait_for_copy_out();
+  }
   const Nanos deadline = monotonic_now() + patience;
   const WaitClock clock(Metric::wait_copy_out_ns_total);
   Status status = streams_.wait_host_until(oldest.copied, deadline);

@@ -197,10 +197,14 @@ Status Residency::wait_for(const Eviction& eviction) noexcept {
     if (const Status status = wait_for_uses(arena_.block(eviction.id)); !status.ok()) return status;
   }
   if (has_passed(eviction)) return kOk;
-  StatsPage::instance().add(Metric::copy_out_waits_total, 1);
-  waited_for_copy_out_ = true;
+  count_wait_for_copy_out();
   const Status status = wait_host(eviction.copied, Metric::wait_copy_out_ns_total);
   return status.ok() ? wait_for_hashes(eviction.id) : status;
+}
+
+void Residency::count_wait_for_copy_out() noexcept {
+  StatsPage::instance().add(Metric::copy_out_waits_total, 1);
+  waited_for_copy_out_ = true;
 }
 
 bool Residency::has_passed(const Eviction& eviction) noexcept {

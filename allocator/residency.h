@@ -312,6 +312,7 @@ class Residency {
   }
   std::deque<Eviction>::iterator next_to_finish() noexcept;
   bool are_held_up(Nanos patience) noexcept;
+  void count_wait_for_copy_out() noexcept;
   bool is_idle_or_marked(const Block& block) noexcept;
   bool finish_eviction() noexcept;
   bool note_copied(const Eviction& eviction) noexcept;

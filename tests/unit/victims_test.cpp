@@ -220,4 +220,25 @@ TEST_CASE("victims: freed memory gives its addresses up, and what has none is to
   program.check();
 }
 
+TEST_CASE("victims: a launch that waits for a copy out is counted, once, also where that waits for work") {
+  const auto now = [](Metric metric) { return StatsPage::instance().get(metric); };
+  for (const bool comes_after_work : {false, true}) {
+    INFO(comes_after_work);
+    Program program({.budget = "16MiB"});
+    const DevicePtr large = program.allocate(MiB(16));
+    const DevicePtr other = program.allocate(MiB(16));
+    for (int i = 0; i < (comes_after_work ? 50 : 1); ++i) REQUIRE(program.touch({large}, 0).ok());
+    if (!comes_after_work) program.device().run_all();
+    const std::uint64_t waiters = now(Metric::copy_out_waiters_total);
+    const std::uint64_t waits = now(Metric::copy_out_waits_total);
+    REQUIRE(program.touch({other}, 1).ok());
+    CHECK(now(Metric::copy_out_waiters_total) - waiters == 1);
+    CHECK(now(Metric::copy_out_waits_total) - waits == 1);
+    REQUIRE(program.touch({other}, 1).ok());  // it is there
+    CHECK(now(Metric::copy_out_waiters_total) - waiters == 1);
+    program.device().run_all();
+    program.check();
+  }
+}
+
 }  // namespace tidepool::runtime
