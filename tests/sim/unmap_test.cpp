@@ -110,4 +110,47 @@ TEST_CASE("unmap: a kernel that names no memory of the device at all is named as
   CHECK(got.outcome.err.find("TP300") == std::string::npos);
 }
 
+TEST_CASE("unmap: a graph is waited for, and named where a kernel of it finds a pointer elsewhere") {
+  const std::vector<std::string> program = {built("tests/hidden_job"), "graph"};
+  const DeviceRun plain = on_device(program);
+  REQUIRE(plain.outcome.code() == 0);
+
+  const DeviceRun got = on_device(program, {"--device-budget", "64MiB", "--check", "unmap"});
+  INFO(got.outcome.err);
+  CHECK(got.outcome.code() == 1);
+  CHECK(got.outcome.out.empty());
+  // Where nobody waits what comes next is blamed.
+  CHECK(got.outcome.err.find(" E TP2020 cuGraphLaunch, ") != std::string::npos);
+  CHECK(got.outcome.err.find("TP2020 kernel") == std::string::npos);
+}
+
+TEST_CASE("unmap: a graph behind a wait that the program ends later is launched all the same") {
+  const std::vector<std::string> program = {built("tests/hidden_job"), "late"};
+  const DeviceRun plain = on_device(program);
+  REQUIRE(plain.outcome.code() == 0);
+  REQUIRE(plain.outcome.out == "last 950016\nlast 950016\nlast 950016\n");
+
+  const DeviceRun got = on_device(program, {"--device-budget", "64MiB", "--check", "unmap"});
+  INFO(got.outcome.err);
+  CHECK(got.outcome.code() == 0);
+  CHECK(got.outcome.out == plain.outcome.out);
+  CHECK(got.outcome.err.find(" TP") == std::string::npos);
+  CHECK(got.number("errors_total", "errors_total") == 0);
+}
+
+TEST_CASE("unmap: graphs whose memory is freed and allocated again do the same") {
+  for (const std::vector<std::string>& program :
+       {std::vector{built("tests/graph_job"), std::string("3")}, {built("tests/graph_job"), "6", "again"}}) {
+    const DeviceRun plain = on_device(program);
+    REQUIRE(plain.outcome.code() == 0);
+    const DeviceRun got = on_device(program, {"--device-budget", "32MiB", "--check", "unmap"});
+    INFO(program.back() << "\n" << got.outcome.err);
+    CHECK(got.outcome.code() == 0);
+    CHECK(got.outcome.out == plain.outcome.out);
+    CHECK(got.outcome.err.find(" TP") == std::string::npos);
+    CHECK(got.number("errors_total", "errors_total") == 0);
+    CHECK(got.number("calls", "cuMemUnmap") > got.number("calls", "cuGraphLaunch"));
+  }
+}
+
 }  // namespace tidepool::test
