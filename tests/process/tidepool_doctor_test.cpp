@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "tests/process/child_process.h"
+#include "tests/process/pattern.h"
 
 namespace tidepool::test {
 namespace {
@@ -234,6 +235,54 @@ TEST_CASE("report: what a run needed, moved and waited for, also of one that was
                    false,
                    false};
   CHECK(run(reader).out == "3 {'budget': 3} 0\n");
+}
+
+TEST_CASE("report: tells whether a process runs, how it ended and after what time") {
+  ScratchFolder folder;
+  const auto made = [&](const std::string& name, std::vector<std::string> words) {
+    words.insert(words.begin(), {kTidepool, "run", "--quiet", "--run-dir", folder / name});
+    return run({words, "", {{"TIDEPOOL_TEST_STATS", "allocated_bytes_peak=4096"}}, false, false});
+  };
+  const auto first = [](const std::string& text) {
+    const std::size_t at = text.find("process ");
+    return at == text.npos ? "" : text.substr(at, text.find('\n', at) - at);
+  };
+  const auto reported = [&](const std::string& name) { return first(call("report", {folder / name}).out); };
+  made("killed", {"sh", "-c", "kill -9 $$"});
+  CHECK(matches(reported("killed"), "process # (sh), started *, done in @ (killed by SIGKILL)"));
+  CHECK(call("report", {"--json", folder / "killed"}).out.find("\"state\": \"ended\", \"took_ns\": ") !=
+        std::string::npos);
+  CHECK(call("report", {"--json", folder / "killed"}).out.find(", \"signal\": 9, \"only_watched\": false,") !=
+        std::string::npos);
+  made("three", {"sh", "-c", "sleep 0.1; exit 3"});
+  CHECK(matches(reported("three"), "process # (sh), started *, done in @ (exit 3)"));
+  CHECK(call("report", {"--json", folder / "three"}).out.find(", \"exit_code\": 3, ") != std::string::npos);
+  // What it started has ended too; how, nobody knows.
+  const std::string both = call("report", {folder / "three"}).out;
+  CHECK(matches(first(both.substr(both.find("process ") + 1)), "process # (sleep), started *, has ended"));
+
+  // From inside: the shell runs, and what it has started before does not.
+  const Outcome inside =
+      made("inside", {"sh", "-c", "/bin/true; '" + kTidepool + "' report $TIDEPOOL_RUN_DIR"});
+  INFO(inside.out);
+  CHECK(matches(first(inside.out), "process # (sh), started *, has run for @"));
+  CHECK(inside.out.find(" (true), started ") != std::string::npos);
+  CHECK(inside.out.find(", has ended\n") != std::string::npos);
+  const Outcome json =
+      made("json", {"sh", "-c", "'" + kTidepool + "' report --json $TIDEPOOL_RUN_DIR; true"});
+  CHECK(json.out.find("\"state\": \"running\", \"took_ns\": ") != std::string::npos);
+}
+
+TEST_CASE("report: memory that was only watched is told so, with or without a trace") {
+  ScratchFolder folder;
+  run({{kTidepool, "run", "--quiet", "--mode", "observe", "--run-dir", folder.path(), "true"},
+       "",
+       {{"TIDEPOOL_TEST_STATS", "allocated_bytes_peak=4096"}},
+       false,
+       false});
+  CHECK(call("report", {folder.path()})
+            .out.find(" It was only watched (--mode observe): nothing was managed.") != std::string::npos);
+  CHECK(call("report", {"--json", folder.path()}).out.find("\"only_watched\": true") != std::string::npos);
 }
 
 TEST_CASE("report: pipes under the names of a run's files are passed over") {

@@ -120,6 +120,11 @@ Page metrics_page() {
       "padded to a multiple of 64; then a u64 "
       "for each "
       "number, in this\norder, each at the start of 64 bytes of its own.\n\n"
+      "Beside them `tidepool run` keeps `run.ID` for each run that used the folder, lines of a key and a "
+      "value: "
+      "`mode` (`manage` or\n`observe`), and once the program has ended `pid`, `exit_code`, `signal` (0: "
+      "none) "
+      "and `took_ns`.\n\n"
       "| name | kind | unit | meaning |\n|---|---|---|---|\n";
   for (const MetricRow& row : metric_rows()) {
     text += "| " + code(row.name) + " | " + kKinds[static_cast<std::size_t>(row.kind)] + " | " + row.unit +

@@ -31,14 +31,19 @@ struct OpenFile {
 
 // A process number says nothing across containers, nor once it is used again. A lease for reading is granted
 // only where no open file can write, and a mapping keeps its file open (fcntl(2), F_SETLEASE).
-bool is_written_by_nobody(const std::string& path) {
+std::optional<bool> is_written(const std::string& path) {
   const OpenFile file(path, O_RDONLY);
-  if (file.fd < 0) return false;
+  if (file.fd < 0) return std::nullopt;
   // Whoever opens it for writing while the lease is held has this process told so. The usual signal would end
   // it.
-  if (fcntl(file.fd, F_SETSIG, SIGURG) != 0 || fcntl(file.fd, F_SETLEASE, F_RDLCK) != 0) return false;
+  if (fcntl(file.fd, F_SETSIG, SIGURG) != 0) return std::nullopt;
+  if (fcntl(file.fd, F_SETLEASE, F_RDLCK) != 0) return errno == EAGAIN ? std::optional(true) : std::nullopt;
   (void)fcntl(file.fd, F_SETLEASE, F_UNLCK);
-  return true;
+  return false;
+}
+
+bool is_written_by_nobody(const std::string& path) {
+  return is_written(path) == false;
 }
 
 void give_back_unused_room(const std::string& path) {

@@ -1,12 +1,15 @@
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 
 namespace tidepool::tools {
 
-/// True if no process has the file open, or mapped, for writing any more: the one that made it has ended, or
-/// has become another program. False also where the system cannot tell (a network's file system).
+/// Has any process the file open, or mapped, for writing? If none has, the one that made it has ended, or has
+/// become another program. Empty where the system cannot tell (a network's file system).
+std::optional<bool> is_written(const std::string& path);
+/// Is that known not to be so?
 bool is_written_by_nobody(const std::string& path);
 
 /// Gives back the room that a ring of events has for more than are in it; the file keeps its size, and

@@ -17,8 +17,10 @@
 #include "tools/tidepool/command_table.h"
 #include "tools/tidepool/commands.h"
 #include "tools/tidepool/console.h"
+#include "tools/tidepool/ended_rings.h"
 #include "tools/tidepool/event_reader.h"
 #include "tools/tidepool/json_text.h"
+#include "tools/tidepool/run_record.h"
 #include "tools/tidepool/stats_reader.h"
 #include "tools/tidepool/summary.h"
 #include "tools/tidepool/trace_report.h"
@@ -95,10 +97,56 @@ void print_waits(const ProcessStats& p) {
   }
 }
 
-void print_process(const ProcessStats& p, const Recorded& recorded) {
-  std::printf("\nprocess %lld (%s), started %s\n", static_cast<long long>(p.pid), p.program.c_str(),
-              local_time(p.start_unix_ns).c_str());
-  line("memory", "n" + needed(p));
+/// What is known of a process' life.
+struct Life {
+  std::optional<bool> runs;
+  std::optional<Ending> ending;  ///< of the run's own program alone
+  Nanos took{};                  ///< where it runs or its ending is known
+  bool is_watched = false;
+};
+
+Life life_of(const std::string& folder, const ProcessStats& p, const std::vector<ProcessStats>& all) {
+  const RunRecord record = read_run_record(folder, p.run_id);
+  Life life{is_written(p.path), {}, {}, record.is_watched};
+  // Of programs that one process has become by exec, the last.
+  const bool is_last = std::none_of(all.begin(), all.end(), [&](const ProcessStats& other) {
+    return other.pid == p.pid && other.run_id == p.run_id && other.start_unix_ns > p.start_unix_ns;
+  });
+  if (is_last && record.ending && record.ending->pid == p.pid) {
+    life.runs = false;
+    life.ending = record.ending;
+    life.took = record.took;
+  } else if (life.runs == true) {
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    life.took = Nanos(std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec - p.start_unix_ns);
+  }
+  return life;
+}
+
+/// ", done in 1.2s (exit 0)"
+std::string life_text(const Life& life) {
+  if (!life.runs) return "";
+  const std::string took = duration(static_cast<std::uint64_t>(std::max<std::int64_t>(life.took.count(), 0)));
+  if (life.ending) return ", done in " + took + " (" + ended_how(*life.ending) + ")";
+  return *life.runs ? ", has run for " + took : ", has ended";
+}
+
+std::string life_json(const Life& life) {
+  std::string text = std::string("\"state\": ") + (!life.runs   ? "null"
+                                                   : *life.runs ? "\"running\""
+                                                                : "\"ended\"");
+  if (life.ending || life.runs == true) text += ", \"took_ns\": " + std::to_string(life.took.count());
+  if (life.ending && life.ending->signal == 0)
+    text += ", \"exit_code\": " + std::to_string(life.ending->exit_code);
+  if (life.ending && life.ending->signal != 0) text += ", \"signal\": " + std::to_string(life.ending->signal);
+  return text + ", \"only_watched\": " + (life.is_watched ? "true" : "false");
+}
+
+void print_process(const ProcessStats& p, const Life& life, const Recorded& recorded) {
+  std::printf("\nprocess %lld (%s), started %s%s\n", static_cast<long long>(p.pid), p.program.c_str(),
+              local_time(p.start_unix_ns).c_str(), life_text(life).c_str());
+  line("memory", "n" + needed(p, life.is_watched));
   if (p.get(Metric::library_bytes) > 0)
     line("", size_text(p.get(Metric::library_bytes)) + " held by CUDA libraries for themselves at the end");
   if (const std::uint64_t held = p.get(Metric::held_bytes); p.get(Metric::kept_bytes) > 0) {
@@ -198,7 +246,8 @@ void print_json(const std::string& folder, const std::vector<ProcessStats>& proc
     const Recorded recorded = rings[p.pid];
     text += std::string(&p == &processes.front() ? "" : ",") + "\n {\"pid\": " + std::to_string(p.pid) +
             ", \"program\": " + json_quoted(p.program) +
-            ", \"start_unix_ns\": " + std::to_string(p.start_unix_ns) + ",\n  \"metrics\": {";
+            ", \"start_unix_ns\": " + std::to_string(p.start_unix_ns) + ", " +
+            life_json(life_of(folder, p, processes)) + ",\n  \"metrics\": {";
     for (std::size_t i = 0; i < kMetricCount; ++i) {
       text += std::string(i == 0 ? "" : ", ") + json_quoted(metric_rows()[i].name) + ": " +
               std::to_string(p.values[i]);
@@ -261,7 +310,7 @@ int report_command(std::span<char*> words) {
   std::map<std::int64_t, Recorded> rings = read_rings(folder);
   const std::vector<TraceReport> traces = read_traces(folder);
   for (const ProcessStats& process : processes) {
-    print_process(process, rings[process.pid]);
+    print_process(process, life_of(folder, process, processes), rings[process.pid]);
     print_traces(traces, process.pid);
   }
   print_traces(traces, 0);  // those that cannot be read

@@ -18,6 +18,7 @@
 #include "tools/tidepool/progress.h"
 #include "tools/tidepool/run_folder.h"
 #include "tools/tidepool/run_plan.h"
+#include "tools/tidepool/run_record.h"
 #include "tools/tidepool/stats_reader.h"
 #include "tools/tidepool/summary.h"
 #include "tools/tidepool/supervise.h"
@@ -94,6 +95,7 @@ int run_command(std::span<char*> words) {
     if (make_folder(plan, folder)->path().empty())
       return say("run: %s", folder->problem().c_str()), kExitRefused;
     run_id = getenv(kRunIdVariable);
+    if (!plan.run_dir.empty()) write_run_record(folder->path(), run_id, {is_watched, {}, {}});
   }
 
   std::optional<LogWriter> log;
@@ -123,6 +125,8 @@ int run_command(std::span<char*> words) {
   const Ending ending = supervise(plan.program, plan.arguments.command.data(), environ, ticker);
   const Nanos took = monotonic_now() - start;
   if (progress) progress->clear();
+  if (!plan.run_dir.empty() && folder && ending.start_errno == 0)
+    write_run_record(folder->path(), run_id, {is_watched, ending, took});
   if (ending.start_errno != 0) {
     say("run: %s cannot be executed: %s", plan.program.c_str(), std::strerror(ending.start_errno));
     return ending.start_errno == ENOENT ? kExitNotFound : kExitNotExecutable;

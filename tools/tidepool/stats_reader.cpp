@@ -79,6 +79,7 @@ std::vector<ProcessStats> read_stats_pages(const std::string& folder, const std:
     const std::string problem = version_problem(entry->path(), bytes);
     if (problem.empty() && bytes.size() == sizeof(StatsPageLayout)) {
       pages.push_back(stats_of(bytes));
+      pages.back().path = entry->path().string();
     } else if (!problem.empty() && other_version != nullptr) {
       *other_version = problem;
     }

@@ -15,6 +15,7 @@ struct ProcessStats {
   std::int64_t start_unix_ns;
   std::string program;
   std::string run_id;
+  std::string path;  ///< of the page
   std::array<std::uint64_t, kMetricCount> values;
 
   [[nodiscard]] std::uint64_t get(Metric metric) const { return values[static_cast<std::size_t>(metric)]; }
