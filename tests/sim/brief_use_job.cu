@@ -184,12 +184,6 @@ int main(int argc, char** argv) {
     }
   }
   if (way == "ids") return tell_ids(data), 0;
-  for (const Word* block : data) {
-    static Word host[kWords];
-    OK(cudaMemcpy(host, block, sizeof host, cudaMemcpyDeviceToHost));
-    unsigned long long sum = 0;
-    for (const Word word : host) sum = sum * 31 + word;
-    std::printf("%llx\n", sum);
-  }
+  for (const Word* block : data) tidepool::test::print_sum_of(block, kWords);
   return 0;
 }

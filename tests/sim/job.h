@@ -4,8 +4,10 @@
 #include <cuda_runtime_api.h>
 #include <errno.h>  // program_invocation_short_name
 
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <vector>
 
 namespace tidepool::test {
 
@@ -24,3 +26,17 @@ inline void check(CUresult result, const char* call) {
 }  // namespace tidepool::test
 
 #define OK(call) tidepool::test::check(call, #call)
+
+namespace tidepool::test {
+
+/// Prints one number that depends on every word there and on their order.
+template <class Word>
+void print_sum_of(const Word* block, std::size_t words) {
+  std::vector<Word> host(words);
+  OK(cudaMemcpy(host.data(), block, words * sizeof(Word), cudaMemcpyDeviceToHost));
+  unsigned long long sum = 0;
+  for (const Word word : host) sum = sum * 31 + word;
+  std::printf("%llx\n", sum);
+}
+
+}  // namespace tidepool::test

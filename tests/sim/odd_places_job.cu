@@ -10,10 +10,10 @@
 
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <string_view>
 
 #include "simgpu/kernel.h"
+#include "tests/sim/job.h"
 
 namespace {
 
@@ -103,13 +103,6 @@ struct AddLast {
 };
 SIMGPU_KERNEL(add_of_table, AddLast, (PackedTable what), what)
 SIMGPU_KERNEL(add_of_bytes, AddLast, (PackedBytes what), what)
-
-void check(int error, const char* what) {
-  if (error == 0) return;
-  std::fprintf(stderr, "odd_places_job: %s: %d\n", what, error);
-  std::exit(1);
-}
-#define OK(call) check(static_cast<int>(call), #call)
 
 /// How many words in front of its memory the pointer leads that a kernel gets; 0: no such way.
 long words_in_front(std::string_view way) {
@@ -222,12 +215,6 @@ int main(int argc, char** argv) {
     }
     OK(cudaGetLastError());
   }
-  for (const Word* block : data) {
-    static Word host[kWords];
-    OK(cudaMemcpy(host, block, sizeof host, cudaMemcpyDeviceToHost));
-    Word sum = 0;
-    for (const Word word : host) sum = sum * 31 + word;
-    std::printf("%llx\n", sum);
-  }
+  for (const Word* block : data) tidepool::test::print_sum_of(block, kWords);
   return 0;
 }
