@@ -96,13 +96,41 @@ def clean_bytes(build, folder):
 
 
 def live_bytes(build, program):
-    """Bytes that are written before and read after the worst point of a step, where the workload says so."""
-    if program[0] != "train_mlp":
-        return None
-    done = subprocess.run(
-        [build / "bin" / program[0], *program[1:], "--describe"], capture_output=True, text=True, check=True
-    )
-    return json.loads(done.stdout)["live_bytes"]
+    """Bytes that are written before and read after one point of a step: as many as do not fit leave and come back in each
+    iteration. train_mlp tells of its worst point; of the others one is known."""
+    name, words = program[0], program[1:]
+    if name == "train_mlp":
+        done = subprocess.run([build / "bin" / name, *words, "--describe"], capture_output=True, text=True, check=True)
+        return json.loads(done.stdout)["live_bytes"]
+    if name == "train_cnn":
+        return activations_of_cnn(**{key.removeprefix("--"): int(value) for key, value in zip(words[::2], words[1::2])
+                                     if key != "--alloc"})
+    # Before the update: the optimizer reads each parameter, its gradient, and what it keeps for it.
+    return (2 + STATES[name]) * parameter_bytes(build, program)
+
+
+# What the optimizer keeps for each parameter, in arrays of its size: momentum, or Adam's two moments.
+STATES = {"train_lstm": 1, "train_transformer": 2}
+
+
+def parameter_bytes(build, program):
+    """The size of the parameters, which the workload saves at its end."""
+    with tempfile.TemporaryDirectory(prefix="oversubscription-") as folder:
+        saved = Path(folder) / "parameters"
+        subprocess.run([str(word) for word in (build / "bin/simgpu", "--device", "h100", "--", build / "bin" / program[0],
+                                               *program[1:], "--steps", 1, "--save", saved)],
+                       stdout=subprocess.DEVNULL, check=True, timeout=LIMIT_S)
+        return saved.stat().st_size
+
+
+def activations_of_cnn(batch, width=8, image=32, layers=1):
+    """What train_cnn's forward work leaves for its backward work: the images; what each convolution made and what came out
+    of it after its normalisation, but of the one in the second half's first skip only what it made; the maxima and which of four
+    each was. Parameters are small beside these, and left out."""
+    pixels = batch * image * image
+    whole, half = 4 * width * pixels, 4 * 2 * width * pixels // 4
+    maxima = width * pixels // 4
+    return 4 * 3 * pixels + 2 * whole * (1 + 2 * layers) + 2 * half * 2 * layers + half + 4 * maxima + maxima
 
 
 def refusal(err):
@@ -152,7 +180,7 @@ def measure(build, device, program, alone, percent, live):
         row.wrong = "races"
     elif pair[0].pinned != pair[1].pinned:
         row.wrong = "no two runs pinned host memory equally often"
-    elif live is not None and min(row.into, row.out_of + row.clean) < live - row.budget:
+    elif min(row.into, row.out_of + row.clean) < live - row.budget:
         row.wrong = (f"{row.into:.0f} bytes in, {row.out_of:.0f} out and {row.clean:.0f} left unchanged in an iteration: "
                      f"{live - row.budget} had to move")
     return row
@@ -166,6 +194,9 @@ def measure_program(build, device, name, api):
     if any(one.code != 0 for one in plain):
         sys.exit(f"{name} fails without Tidepool: {plain[0].err}")
     live = live_bytes(build, program)
+    least = plain[0].peak * PERCENTS[-1] // 100
+    if not least < live <= plain[0].peak:
+        sys.exit(f"{name}: {live} live bytes of a peak of {plain[0].peak} say nothing about a budget of {least}")
     return plain, [measure(build, device, program, alone, percent, live) for percent in PERCENTS]
 
 
@@ -202,8 +233,10 @@ $ python3 tests/sim/measure_oversubscription.py build/dev --write docs/reference
 ```
 
 (with `--alloc plain,async`; `pool` gives the same as `async`), which writes nothing unless every run prints the losses and the digest of weights that it prints without Tidepool, the
-device's peak stays within the budget, nothing races, and, for `train_mlp`, which says how much of its memory is live, at
-least that less the budget moves each way in an iteration, or leaves unchanged. A budget may be refused, with the least that would do.
+device's peak stays within the budget, nothing races, and what had to move did: of the bytes that are live at one point of an
+iteration (`train_mlp --describe` tells; parameters, gradients and what the optimizer keeps before the update of `train_lstm` and
+`train_transformer`; what `train_cnn`'s forward work leaves for the backward one), those beyond the budget move each way in
+every iteration, or leave unchanged. A budget may be refused, with the least that would do.
 
 *Iteration* is the difference of a run of 5 and one of 3 steps, halved (others, where these two pinned host memory
 unequally often, which happens once and takes longer than an iteration); *in* and *out* are what Tidepool moves in one,
