@@ -26,6 +26,14 @@
 namespace tidepool::tools {
 namespace {
 
+/// The folder is gone, or what lay there: no word about the program's numbers would be true.
+void say_removed(const RunFolder& folder, const Ending& ending) {
+  say("warning: the program ended (%s), but the run's folder %s, or what was in it, was removed meanwhile: "
+      "its "
+      "numbers are lost",
+      ended_how(ending).c_str(), folder.path().c_str());
+}
+
 void say_summary(const RunFolder& folder, const std::string& run_id, const Ending& ending, Nanos took,
                  bool verbose, bool is_watched) {
   std::string other_version;
@@ -91,11 +99,12 @@ int run_command(std::span<char*> words) {
 
   std::optional<RunFolder> folder;
   std::string run_id;
+  bool has_record = false;
   if (!is_off(*plan.options)) {
     if (make_folder(plan, folder)->path().empty())
       return say("run: %s", folder->problem().c_str()), kExitRefused;
     run_id = getenv(kRunIdVariable);
-    if (!plan.run_dir.empty()) write_run_record(folder->path(), run_id, {is_watched, {}, {}});
+    if (!plan.run_dir.empty()) has_record = write_run_record(folder->path(), run_id, {is_watched, {}, {}});
   }
 
   std::optional<LogWriter> log;
@@ -125,15 +134,17 @@ int run_command(std::span<char*> words) {
   const Ending ending = supervise(plan.program, plan.arguments.command.data(), environ, ticker);
   const Nanos took = monotonic_now() - start;
   if (progress) progress->clear();
-  if (!plan.run_dir.empty() && folder && ending.start_errno == 0)
-    write_run_record(folder->path(), run_id, {is_watched, ending, took});
+  const bool is_removed = folder && (access(folder->path().c_str(), F_OK) != 0 ||
+                                     (has_record && !has_run_record(folder->path(), run_id)));
+  if (has_record && !is_removed) write_run_record(folder->path(), run_id, {is_watched, ending, took});
   if (ending.start_errno != 0) {
     say("run: %s cannot be executed: %s", plan.program.c_str(), std::strerror(ending.start_errno));
     return ending.start_errno == ENOENT ? kExitNotFound : kExitNotExecutable;
   }
   if (log) log->finish(ending.pid, ending, took);
   if (log && !log->problem().empty()) say("warning: the log is not complete: %s", log->problem().c_str());
-  if (folder && !quiet)
+  if (is_removed && !quiet) say_removed(*folder, ending);
+  if (folder && !is_removed && !quiet)
     say_summary(*folder, run_id, ending, took, verbose || names_a_budget(plan), is_watched);
   if (!folder && !quiet && verbose) {
     say("done (%s). Tidepool is switched off (--mode off or --disable, or their variables): nothing was "

@@ -93,6 +93,21 @@ void check_trace(RunPlan& plan) {
   setenv(find_option("TIDEPOOL_TRACE")->variable, "off", 1);
 }
 
+/// Nor is a log kept there. The usual levels are nobody's wish; what was asked for and does not come is told
+/// of.
+void check_log(const RunPlan& plan) {
+  const std::string_view file = plan.options->log_file.c_str();
+  if (!plan.run_dir.empty() || file.find("%R") == file.npos || plan.options->quiet) return;
+  for (const char* const name : {"TIDEPOOL_LOG", "TIDEPOOL_LOG_FILE"}) {
+    const char* const asked = getenv(name);
+    if (asked == nullptr || std::string_view(asked) == "off") continue;
+    say("warning: no log is kept: %s %s needs a folder that stays. Name one with --run-dir, or a file with "
+        "--log-file",
+        flag_of(*find_option(name)).c_str(), asked);
+    return;
+  }
+}
+
 std::vector<std::string> environment() {
   std::vector<std::string> all;
   for (char* const* entry = environ; *entry != nullptr; ++entry) all.emplace_back(*entry);
@@ -173,6 +188,7 @@ std::optional<int> prepare_run(std::span<char*> words, RunPlan& plan) {
   if (const std::string why = log.empty() ? "" : log_problem(log); !why.empty())
     return refuse("the log " + log + " cannot be written: " + why);
   check_trace(plan);
+  check_log(plan);
   return std::nullopt;
 }
 

@@ -19,7 +19,7 @@ std::string path_of(const std::string& folder, const std::string& run_id) {
 }  // namespace
 
 // Renamed into place: who reads meanwhile sees one record or the other.
-void write_run_record(const std::string& folder, const std::string& run_id, const RunRecord& record) {
+bool write_run_record(const std::string& folder, const std::string& run_id, const RunRecord& record) {
   std::string text = std::string("mode ") + (record.is_watched ? "observe" : "manage") + "\n";
   if (record.ending) {
     text += "pid " + std::to_string(record.ending->pid) + "\nexit_code " +
@@ -29,10 +29,16 @@ void write_run_record(const std::string& folder, const std::string& run_id, cons
   const std::string path = path_of(folder, run_id);
   const std::string made = path + ".new";
   const int fd = open(made.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0) return;
+  if (fd < 0) return false;
   const bool is_whole = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   close(fd);
-  if (!is_whole || rename(made.c_str(), path.c_str()) != 0) unlink(made.c_str());
+  if (is_whole && rename(made.c_str(), path.c_str()) == 0) return true;
+  unlink(made.c_str());
+  return false;
+}
+
+bool has_run_record(const std::string& folder, const std::string& run_id) {
+  return access(path_of(folder, run_id).c_str(), F_OK) == 0;
 }
 
 RunRecord read_run_record(const std::string& folder, const std::string& run_id) {

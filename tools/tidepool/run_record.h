@@ -18,8 +18,12 @@ struct RunRecord {
   Nanos took{};                  ///< from its start to its end
 };
 
-/// Writes the record of this run, in place of one before. What fails is no reason to fail: it is left out.
-void write_run_record(const std::string& folder, const std::string& run_id, const RunRecord& record);
+/// Writes the record of this run, in place of one before. What fails is no reason to fail: then it is left
+/// out, and false returned.
+bool write_run_record(const std::string& folder, const std::string& run_id, const RunRecord& record);
+
+/// Is the record there?
+bool has_run_record(const std::string& folder, const std::string& run_id);
 
 /// What is there of it; nothing where the file is missing or another's.
 RunRecord read_run_record(const std::string& folder, const std::string& run_id);
