@@ -72,9 +72,10 @@ TEST_CASE("summary: a job that was refused memory is told how often, and how muc
 TEST_CASE("summary: silent where no process used CUDA, unless asked, and with -q") {
   ScratchFolder tmp;
   CHECK(run(job(tmp, {"true"}, "")).err.empty());
-  CHECK(matches(run(job(tmp, {"-v", "true"}, "")).err,
-                "tidepool: done in @ (exit 0). No process held device memory that Tidepool manages: none "
-                "asked for any, there is no driver (libcuda.so.1), or something cleared LD_PRELOAD.\n"));
+  CHECK(matches(
+      run(job(tmp, {"-v", "true"}, "")).err,
+      "tidepool: done in @ (exit 0). No process held device memory that Tidepool manages: none "
+      "asked for any, there is no driver (libcuda.so.1) or no device, or something cleared LD_PRELOAD.\n"));
   CHECK(run(job(tmp, {"-q", "true"})).err.empty());
   CHECK(run(job(tmp, {"--quiet", "-v", "true"})).err.empty());
   CHECK(run(job(tmp, {"-vq", "true"})).err.empty());
@@ -85,7 +86,7 @@ TEST_CASE("summary: whoever names a budget is told that there was nothing to kee
   const char* const line =
       "tidepool: done in @ (exit 0). No process held device memory that Tidepool manages: none asked for "
       "any, "
-      "there is no driver (libcuda.so.1), or something cleared LD_PRELOAD.\n";
+      "there is no driver (libcuda.so.1) or no device, or something cleared LD_PRELOAD.\n";
   CHECK(matches(run(job(tmp, {"--device-budget", "8GiB", "true"}, "")).err, line));
   CHECK(run(job(tmp, {"--device-budget", "8GiB", "-q", "true"}, "")).err.empty());
   // A variable may be meant for all that a shell starts.

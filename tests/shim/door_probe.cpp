@@ -56,7 +56,7 @@ void dlsym_door() {
     // No door: what has no version is not found by who asks for one.
     EXPECT(dlvsym(driver(), name, "libcuda.so.1") == nullptr);
   }
-  for (const char* name : {"cuInit", "cuCtxGetCurrent", "cuMemAddressReserve"})
+  for (const char* name : {"cuDriverGetVersion", "cuCtxGetCurrent", "cuMemAddressReserve"})
     EXPECT(is_drivers(dlsym(driver(), name)));
   // Names that only look like the driver's, and names that nobody has, answer as the C library does.
   for (const char* name : {"cuNoSuchEntry", "cudaMalloc", "cu", "cuMemAlloc_v2x", ""}) {

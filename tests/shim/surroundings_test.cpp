@@ -62,6 +62,36 @@ TEST_CASE("surroundings: a program of the CUDA runtime is told of the missing dr
   }
 }
 
+// The driver tells the program so, and the program may say nothing or something else.
+TEST_CASE("surroundings: where the driver has no device the program runs, and one line says so", "[plain]") {
+  const ScratchFolder folder;
+  const std::string plan = folder / "faults";
+  write_file(plan, "cuInit count=all return=100\n");
+  const auto on_device = [&](std::vector<std::string> words) {
+    const std::vector<std::string> device = {kSimgpu, "--faults", plan, "--"};
+    words.insert(words.begin(), device.begin(), device.end());
+    return run({std::move(words), "", {}, false, false});
+  };
+  const std::string line =
+      "tidepool #.#s I TP1021 no CUDA device (cuInit answers 100). The program runs without Tidepool.\n";
+  const std::string program = built("bin/train_mlp");
+  const std::string told = "simgpu: fault plan, line 1: cuInit returns CUDA_ERROR_NO_DEVICE\n";
+  const Outcome plain = on_device({program, "--steps", "1"});
+  REQUIRE(plain.code() == 1);
+  REQUIRE(plain.err.starts_with(told));
+  const Outcome got = on_device({kTidepool, "run", program, "--steps", "1"});
+  CHECK(got.code() == plain.code());
+  CHECK(got.out == plain.out);
+  CHECK(matches(got.err, told + line + plain.err.substr(told.size())));
+  CHECK(on_device({kTidepool, "run", "-q", program, "--steps", "1"}).err == plain.err);
+  // Asked again, it is not said again.
+  const std::string twice =
+      "import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); print(cuda.cuInit(0), cuda.cuInit(0))";
+  const Outcome again = on_device({kTidepool, "run", "/usr/bin/python3", "-c", twice});
+  CHECK(again.out == "100 100\n");
+  CHECK(matches(again.err, told + line));
+}
+
 TEST_CASE("surroundings: where events find no room one line says that nothing is logged", "[plain]") {
   ScratchFolder folder;
   std::vector<std::string> words = {"/bin/sh", "-c", "ulimit -f 512; exec \"$@\"", "sh"};

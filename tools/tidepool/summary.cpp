@@ -78,11 +78,13 @@ std::vector<std::string> summary_lines(const std::vector<ProcessStats>& processe
   format_duration(duration, sizeof duration, took);
   const std::string done = std::string("done in ") + duration + " (" + ended_how(ending) + "). ";
   if (users.empty()) {
-    return verbose ? std::vector<std::string>{done +
-                                              "No process held device memory that Tidepool manages: none "
-                                              "asked for any, there is "
-                                              "no driver (libcuda.so.1), or something cleared LD_PRELOAD."}
-                   : std::vector<std::string>{};
+    return verbose
+               ? std::vector<
+                     std::string>{done +
+                                  "No process held device memory that Tidepool manages: none "
+                                  "asked for any, there is "
+                                  "no driver (libcuda.so.1) or no device, or something cleared LD_PRELOAD."}
+               : std::vector<std::string>{};
   }
   if (users.size() == 1) return {done + "N" + needed(*users[0], is_watched) + warned(warnings)};
   std::vector<std::string> lines;
