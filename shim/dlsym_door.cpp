@@ -75,7 +75,8 @@ extern "C" __attribute__((visibility("hidden"), used)) void* tp_route_dlsym(void
     if (found == kNoSymbol) (void)real_dlsym(RTLD_NEXT, name);  // for dlerror
     return found;
   }
-  // Only names of the driver, exactly. "cuMemFree_v2" but not "cudaMalloc", "cublasCreate" or "curl_easy_init".
+  // Only names of the driver, exactly. "cuMemFree_v2" but not "cudaMalloc", "cublasCreate" or
+  // "curl_easy_init".
   if (name == nullptr || name[0] != 'c' || name[1] != 'u' || name[2] < 'A' || name[2] > 'Z') return nullptr;
   if (t_depth != 0) return nullptr;
   if (handle == RTLD_NEXT || handle == RTLD_DEFAULT || handle == _r_debug.r_map) {
