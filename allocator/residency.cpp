@@ -151,9 +151,10 @@ Status Residency::bring_all(std::span<const BlockId> set, WorkName what) noexcep
   Bytes whole;
   Bytes absent;
   Bytes staying;  // of the set; what else stays is in the set's way
+  Bytes moving;   // of the set, when this is over: what is brought to stay does not
   Bytes in_the_way;
   const auto measure = [&] {
-    whole = absent = staying = Bytes();
+    whole = absent = staying = moving = Bytes();
     const std::lock_guard guard(kept_lock_);
     for (const BlockId id : wanted_) {
       const Block& block = arena_.block(id);
@@ -161,6 +162,7 @@ Status Residency::bring_all(std::span<const BlockId> set, WorkName what) noexcep
       if (state == BlockState::kFreed) continue;
       whole += block.span;
       if (block.kept.load(std::memory_order_relaxed)) staying += block.span;
+      if (block.counted.load(std::memory_order_relaxed)) moving += block.span;
       if (state == BlockState::kReserved || state == BlockState::kOut) absent += block.span - block.backed();
     }
     in_the_way = kept() - staying;
@@ -170,10 +172,8 @@ Status Residency::bring_all(std::span<const BlockId> set, WorkName what) noexcep
     return fits(whole + in_the_way);
   });
   if (!is_fitting) return refuse_set(what, whole, in_the_way);
-  if (const std::uint64_t moving = (whole - staying).count();
-      moving > largest_set_.load(std::memory_order_relaxed)) {
-    largest_set_.store(moving, std::memory_order_relaxed);
-  }
+  if (moving.count() > largest_set_.load(std::memory_order_relaxed))
+    largest_set_.store(moving.count(), std::memory_order_relaxed);
 
   // All copies out start before the first copy in, so that both directions run at once. Those of the next
   // turn too: then the link has work while this turn waits for the first one, and unmaps and maps.

@@ -75,6 +75,8 @@ class Residency {
   DeviceResult<BlockId> new_block(Bytes requested, Bytes span) noexcept;
   /// The block counts as one that may move until it is kept or freed.
   void count(Block& block) noexcept;
+  /// It is going to stay, so no room need be left for it to move.
+  void uncount(Block& block) noexcept;
   /// The largest block that may move, or up to an eighth more.
   [[nodiscard]] Bytes largest() const noexcept { return census_.largest(); }
 
@@ -257,7 +259,6 @@ class Residency {
   Status free_by(BlockId id, Order&& order) noexcept;
   bool move_to_freed(Block& block, StateWord word, Use last) noexcept;
   bool order_after_last_life(Stream& stream, const Block& block) noexcept;
-  void uncount(Block& block) noexcept;
   bool count_kept(Block& block, Promise* promise, bool is_for_good) noexcept;
   void release_kept(Block& block) noexcept;
   void let_go(Block& block) noexcept;

@@ -12,7 +12,9 @@ Status Runtime::keep(DevicePtr at, WorkName what) noexcept {
 }
 
 Status Runtime::keep_new(BlockId id, Bytes size) noexcept {
-  const Bytes span = arena_->block(id).span;
+  Block& block = arena_->block(id);
+  const Bytes span = block.span;
+  residency_.uncount(block);
   Residency::Promise room(residency_, span);
   const bool has_room = residency_.freezing() || room.holds();
   const Status status =
@@ -31,9 +33,10 @@ bool Runtime::may_serve(BlockId id) noexcept {
 }
 
 Status Runtime::hold_new(BlockId id, Bytes size) noexcept {
-  const Block& block = arena_->block(id);
+  Block& block = arena_->block(id);
   if (!named_.is_named(block)) return kOk;
   const Bytes span = block.span;
+  residency_.uncount(block);
   Residency::Promise room(residency_, span);
   const Status status = room.holds() ? named_.hold({&id, 1}, "allocation") : residency_.refuse_to_keep(size);
   if (status.ok()) return kOk;

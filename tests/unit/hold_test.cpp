@@ -177,4 +177,21 @@ TEST_CASE("hold: a block leaves once the work that it is let go with has passed"
   CHECK(!held.is_there());
 }
 
+TEST_CASE("hold: blocks that stay need no room to move, so they may fill the budget") {
+  Program program({.min_block = "8MiB"});
+  std::vector<DevicePtr> blocks;
+  for (int i = 0; i < 4; ++i) blocks.push_back(program.allocate(MiB(4)));
+  CHECK(program.runtime().allocate(MiB(4)).error() == kOutOfMemory);
+  CHECK(program.touch(blocks, 0).ok());
+  // One that moves needs its room, and has it before what stays.
+  REQUIRE(program.free(blocks.back()).ok());
+  blocks.back() = program.allocate(MiB(3));
+  REQUIRE(program.free(blocks.back()).ok());
+  blocks.pop_back();
+  REQUIRE(program.free(blocks.back()).ok());
+  blocks.back() = program.allocate(MiB(8));
+  CHECK(program.runtime().allocate(MiB(2)).error() == kOutOfMemory);
+  CHECK(program.touch(blocks, 0).ok());
+}
+
 }  // namespace tidepool::runtime

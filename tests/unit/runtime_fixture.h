@@ -30,6 +30,7 @@ class Program {
     bool blocking = false;
     const char* check = "full";
     const char* clean = "1";
+    const char* min_block = "1MiB";
     bool is_lost = false;  ///< the device ends in an error, after which it gives nothing back
   };
 
@@ -40,6 +41,7 @@ class Program {
     REQUIRE(set_option(options, *find_option("TIDEPOOL_HOST_BUDGET"), config.host).ok());
     REQUIRE(set_option(options, *find_option("TIDEPOOL_CHECK"), config.check).ok());
     REQUIRE(set_option(options, *find_option("TIDEPOOL_CLEAN"), config.clean).ok());
+    REQUIRE(set_option(options, *find_option("TIDEPOOL_MIN_BLOCK"), config.min_block).ok());
     auto runtime = Runtime::create(device_, options, GiB(4));
     REQUIRE(runtime.ok());
     runtime_.reset(*runtime);
