@@ -3,6 +3,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <iterator>
 #include <new>
 
@@ -64,6 +66,34 @@ Arena::~Arena() {
   ::munmap(blocks_, (count + 1) * sizeof(Block));
   ::munmap(chunks_, count * sizeof(std::atomic<BlockId>));
   (void)device_.release_addresses(base_, size_);
+}
+
+// Vectors of the base instruction set have no comparison of 64 bits, but a shift: what is left of an offset
+// within the arena is 0, and of any offset fits into the lower half of its word.
+bool Arena::Finder::covers_some(const std::byte* words, std::size_t many) const noexcept {
+  using Pair = std::uint64_t __attribute__((vector_size(16)));
+  using Halves = std::uint32_t __attribute__((vector_size(16)));
+  constexpr std::size_t kAtOnce = 8;  // words
+  const std::uint64_t shift = std::max<std::uint64_t>(std::bit_width(size_ - 1), 32);
+  const Pair base = {base_, base_};
+  const auto own = [&](const std::byte* at) {
+    Pair pair;
+    std::memcpy(&pair, at, sizeof pair);
+    return reinterpret_cast<Halves>((pair - base) >> shift) == Halves{};
+  };
+  Halves found{};
+  std::size_t i = 0;
+  for (; i + kAtOnce <= many; i += kAtOnce) {
+    const std::byte* const at = words + i * sizeof(std::uint64_t);
+    found |= (own(at) | own(at + 16)) | (own(at + 32) | own(at + 48));
+  }
+  if ((found[0] | found[2]) != 0) return true;
+  for (; i < many; ++i) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, words + i * sizeof word, sizeof word);
+    if (covers(word)) return true;
+  }
+  return false;
 }
 
 DeviceResult<DevicePtr> Arena::take_addresses(Bytes span) noexcept {

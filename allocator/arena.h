@@ -41,6 +41,9 @@ class Arena {
   class Finder {
    public:
     [[nodiscard]] bool covers(std::uint64_t address) const noexcept { return address - base_ < size_; }
+    /// covers(), of any of the words from `words` on? May say so of words a little behind the arena: their
+    /// offsets are compared without their lowest bits, two at a time.
+    [[nodiscard]] bool covers_some(const std::byte* words, std::size_t many) const noexcept;
     /// Arena::find() for an address that covers() is true for.
     [[nodiscard]] BlockId at(std::uint64_t address) const noexcept {
       return chunks_[(address - base_) / kChunk.count()].load(std::memory_order_acquire);

@@ -98,7 +98,9 @@ bool scan_node(const CUDA_KERNEL_NODE_PARAMS_v1& kernel, TouchSet& set) noexcept
 
 bool scan_node(const CUDA_MEMCPY3D& copy, TouchSet& set) noexcept {
   add_reached(set, copy);
-  for_each_word(payload_of(copy), [&](std::uint64_t, std::uint64_t word) { set.add(word); });
+  for_each_row(payload_of(copy), [&](std::uint64_t, const std::byte* words, std::size_t many) {
+    for (std::size_t i = 0; i < many; ++i) set.add(word_at(words, i));
+  });
   return true;
 }
 

@@ -48,23 +48,23 @@ CUresult BroughtNames::keep(const Payload& payload, const char* what, Fate fate)
   for_each_managed([&](const ManagedDevice& device) {
     if (kept != CUDA_SUCCESS) return;
     const std::size_t first = words_.size();
-    // A copy of its own stays in registers: what is called cannot change it.
     const runtime::Arena::Finder finder = device.runtime->arena().finder();
-    bool is_any = false;  // nearly always there is none, and this loop is short
-    for_each_word(payload, [&](std::uint64_t, std::uint64_t word) { is_any |= finder.covers(word); });
-    if (!is_any) [[likely]]
-      return;
-    for_each_word(payload, [&](std::uint64_t at, std::uint64_t word) {
-      if (finder.covers(word)) [[unlikely]]
-        add(at, word);
+    for_each_row(payload, [&](std::uint64_t at, const std::byte* words, std::size_t many) {
+      // Nearly always there is none.
+      if (finder.covers_some(words, many)) [[unlikely]]
+        add(finder, at, words, many);
     });
     if (words_.size() != first) kept = keep_from(first, *device.runtime, what, fate);
   });
   return kept;
 }
 
-void BroughtNames::add(std::uint64_t at, std::uint64_t value) noexcept {
-  words_.push_back({at, value});
+void BroughtNames::add(const runtime::Arena::Finder& finder, std::uint64_t at, const std::byte* words,
+                       std::size_t many) noexcept {
+  for (std::size_t i = 0; i < many; ++i) {
+    const std::uint64_t word = word_at(words, i);
+    if (finder.covers(word)) words_.push_back({at + i * sizeof word, word});
+  }
 }
 
 CUresult BroughtNames::keep(std::uint64_t at, std::uint64_t value, const char* what, Fate fate) noexcept {

@@ -26,22 +26,26 @@ struct Payload {
   [[nodiscard]] std::size_t size() const noexcept { return width * rows * layers; }
 };
 
-/// Calls `visit(at, word)` for each word of the payload that lies at a multiple of eight on the device, where
-/// alone a kernel can read an address in one piece. For none where the payload is larger than
-/// TIDEPOOL_SCAN_COPIES.
+/// The i-th of words that lie anyhow.
+inline std::uint64_t word_at(const std::byte* words, std::size_t i) noexcept {
+  std::uint64_t word = 0;
+  std::memcpy(&word, words + i * sizeof word, sizeof word);
+  return word;
+}
+
+/// Calls `visit(at, words, many)` for each row's words that lie at multiples of eight on the device, where
+/// alone a kernel can read an address in one piece; `words` lie anyhow. For none where the payload is larger
+/// than TIDEPOOL_SCAN_COPIES.
 template <class Visit>
-void for_each_word(const Payload& payload, Visit&& visit) noexcept {
+void for_each_row(const Payload& payload, Visit&& visit) noexcept {
   constexpr std::size_t kWord = sizeof(std::uint64_t);
   if (payload.from == nullptr || payload.size() > options().scan_copies.count()) return;
   for (std::size_t layer = 0; layer < payload.layers; ++layer) {
     for (std::size_t row = 0; row < payload.rows; ++row) {
       const std::byte* const from = payload.from + layer * payload.from_layer + row * payload.from_pitch;
       const std::uint64_t to = payload.to + layer * payload.to_layer + row * payload.to_pitch;
-      for (std::size_t at = (kWord - to % kWord) % kWord; at + kWord <= payload.width; at += kWord) {
-        std::uint64_t word = 0;
-        std::memcpy(&word, from + at, kWord);
-        visit(to + at, word);
-      }
+      const std::size_t first = (kWord - to % kWord) % kWord;
+      if (first + kWord <= payload.width) visit(to + first, from + first, (payload.width - first) / kWord);
     }
   }
 }
@@ -73,7 +77,9 @@ class BroughtNames {
   void arrived() noexcept;
 
  private:
-  [[gnu::noinline, gnu::cold]] void add(std::uint64_t at, std::uint64_t value) noexcept;
+  /// The words that lie in the arena; the first lies at `at` on the device.
+  [[gnu::noinline, gnu::cold]] void add(const runtime::Arena::Finder& finder, std::uint64_t at,
+                                        const std::byte* words, std::size_t many) noexcept;
   CUresult keep_from(std::size_t first, runtime::Runtime& runtime, const char* what, Fate fate) noexcept;
 
   std::vector<runtime::AddressTables::Word> words_;
