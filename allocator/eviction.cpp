@@ -50,7 +50,9 @@ bool Residency::make_room(Bytes missing, Patience patience) noexcept {
     const std::uint64_t frees = freed_.added();
     if (strip_freed()) return true;
     // What was freed costs no copy: the device is behind, and waiting for it leaves its queue full.
-    if (wait_for_freed()) continue;
+    // Where it may be waiting for what is enqueued after this, all else is tried first, again and again.
+    const bool may_wait = !streams_await_values.load(std::memory_order_acquire);
+    if (may_wait && wait_for_freed()) continue;
     if (!device_error_.ok()) return false;
     if (take_left_behind()) return true;
     if (are_held_up(is_held_up ? kUseGlance : Nanos())) {
@@ -72,17 +74,19 @@ bool Residency::make_room(Bytes missing, Patience patience) noexcept {
     if (wait_for_incoming()) continue;
     if (!device_error_.ok()) return false;
     // What is left is held by launches between their check and their enqueue; they do not wait for us.
-    bool held = others_hold_memory();
+    bool held = others_hold_memory() || (!may_wait && freed_.oldest_busy().id != kNoBlock);
     // Asked after the look: a free before it is counted here, one after it was still held then.
     if (freed_.added() != frees) continue;
     // Other threads have copied tables since the turn began, and have kept what those led to. Looked again
     // after that: of two threads that ask, one hears that there was nothing.
     if (!held && patience == Patience::kMinute && !host_is_full_)
       held = let_go_unneeded() || others_hold_memory();
-    if (host_is_full_ || !held || monotonic_now() > deadline) {
+    const bool is_late = (may_wait || patience == Patience::kNone) && monotonic_now() > deadline;
+    if (host_is_full_ || !held || is_late) {
       device_error_ = failure_;
       return false;
     }
+    if (!may_wait) report_long_wait(long_wait, start);
     const WaitClock clock(Metric::wait_launches_ns_total);
     const timespec nap{0, 50'000};
     ::nanosleep(&nap, nullptr);
@@ -211,13 +215,19 @@ const std::vector<BlockId>& Residency::choose_victims(Bytes missing, Victims whi
   std::vector<BlockId>& victims = victims_;
   candidates.clear();
   victims.clear();
+  const bool must_be_idle = which == Victims::kIdle || streams_await_values.load(std::memory_order_acquire);
   for (BlockId id = 1; id < arena_.end_id(); ++id) {
     const Block& block = arena_.block(id);
     const BlockState state = block.load().state();
     if (state != BlockState::kResident && state != BlockState::kParked) continue;
     if (block.pins.load(std::memory_order_seq_cst) != 0) continue;
-    const int refusals = refusals_of(id);
-    if (refusals >= kAttempts || (which == Victims::kIdle && !is_idle_or_marked(block))) continue;
+    int refusals = refusals_of(id);
+    if (refusals >= kAttempts) continue;
+    if (must_be_idle && !is_idle_or_marked(block)) {
+      // Of what too many streams have used it is not known when it is idle: where all else has left.
+      if (which == Victims::kIdle || !block.used_widely.load(std::memory_order_acquire)) continue;
+      refusals += kAttempts;
+    }
     candidates.emplace_back(
         block.last_use.load(std::memory_order_relaxed) + static_cast<unsigned>(refusals) * kRefusedLater, id);
   }

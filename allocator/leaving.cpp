@@ -103,7 +103,12 @@ Status Residency::see_to_uses(Eviction& eviction) noexcept {
   eviction.lane = engine_.lane_for(block);
   if (eviction.lane == SwapEngine::kNone) return kNotReady;
   eviction.is_ready = eviction.lane == SwapEngine::kReady;
-  return engine_.order_after_uses(block, eviction.lane);
+  if (const Status status = engine_.order_after_uses(block, eviction.lane); !status.ok()) return status;
+  // Asked last: if no stream awaits a value by now, none did before any use that the copy comes after.
+  if (!streams_await_values.load(std::memory_order_acquire) ||
+      block.used_widely.load(std::memory_order_acquire) || is_idle(block))
+    return kOk;
+  return kNotReady;
 }
 
 // From here on whoever changes the word ends the eviction, which keeps the word that it had, and is ordered

@@ -142,6 +142,15 @@ class Stream {
   std::vector<EventHandle> spare_events_;  ///< of the table's own device, for marks to come
 };
 
+/// Set once a stream of the process has been told to wait for what work may bring about that another stream
+/// is given later, such as a value in memory. Without that all order goes from what was enqueued to what is
+/// enqueued later, and so may what Tidepool adds. With it, a copy out that comes after work of one stream and
+/// before work of another can close a circle: so only what no work uses any more leaves the device.
+inline constinit std::atomic<bool> streams_await_values{false};
+/// Set once the program has forbidden that streams are made to wait for memory that another one freed
+/// (CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES).
+inline constinit std::atomic<bool> reuse_must_not_wait{false};
+
 /// All streams that the program has used, and our own. Entries are reused once their last mark has passed;
 /// tickets of an entry never start again, so an old Use stays valid for ever.
 ///

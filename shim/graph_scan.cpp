@@ -19,6 +19,7 @@ bool scan_launch(CUfunction function, CUkernel kernel, void** params, void** ext
 }
 
 void scan_batch(const CUstreamBatchMemOpParams* operations, unsigned count, TouchSet& set) noexcept {
+  note_waits(operations, count);
   for (unsigned i = 0; operations != nullptr && i < count; ++i) {
     set.add(address_of(operations[i]));
     set.add(value_of(operations[i]));
@@ -119,6 +120,14 @@ std::uint64_t address_of(const CUstreamBatchMemOpParams& operation) noexcept {
       return operation.writeValue.address;
     default:
       return 0;
+  }
+}
+
+void note_waits(const CUstreamBatchMemOpParams* operations, unsigned count) noexcept {
+  for (unsigned i = 0; operations != nullptr && i < count; ++i) {
+    const CUstreamBatchMemOpType kind = operations[i].operation;
+    if (kind == CU_STREAM_MEM_OP_WAIT_VALUE_32 || kind == CU_STREAM_MEM_OP_WAIT_VALUE_64)
+      runtime::streams_await_values.store(true, std::memory_order_seq_cst);
   }
 }
 

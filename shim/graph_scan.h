@@ -19,6 +19,8 @@ bool scan_node(const CUDA_MEMSET_NODE_PARAMS& memset, TouchSet& set) noexcept;
 bool scan_node(const CUDA_BATCH_MEM_OP_NODE_PARAMS& batch, TouchSet& set) noexcept;
 bool scan_node(const CUgraphNodeParams& any, TouchSet& set) noexcept;
 
+/// Says that streams await values if one of the operations waits: before the driver is given them.
+void note_waits(const CUstreamBatchMemOpParams* operations, unsigned count) noexcept;
 /// The address that a stream's memory operation names; 0 for the kinds that name none.
 std::uint64_t address_of(const CUstreamBatchMemOpParams& operation) noexcept;
 /// The word that it stores, which may be an address; 0: none.

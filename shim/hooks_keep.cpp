@@ -84,11 +84,18 @@ constexpr auto kStoreWord = [](const auto& call, CUstream stream, CUdeviceptr at
   return result;
 };
 
+// Said before the stream is told to wait, so that no copy out is made to come after what waits.
+constexpr auto kWaitValue = [](const auto& call, auto... args) noexcept {
+  runtime::streams_await_values.store(true, std::memory_order_seq_cst);
+  return kKeepArgument<1>(call, args...);
+};
+
 constexpr auto kBatchMemOp = [](const auto& call, CUstream stream, unsigned count,
                                 CUstreamBatchMemOpParams* operations, unsigned flags) noexcept {
   const Fate fate = is_capturing(stream, call.kPerThread) ? Fate::kCaptured : Fate::kDone;
   BroughtNames names;
   HeldBlocks held;
+  note_waits(operations, count);
   const auto scan = [&](TouchSet& set) {
     for (unsigned i = 0; operations != nullptr && i < count; ++i) set.add(address_of(operations[i]));
     return true;
@@ -178,13 +185,13 @@ bool keep_named(RuntimeHook hook, std::span<const void* const> pointers) noexcep
   });
 }
 
-TP_HANDLE_PTSZ(cuStreamWaitValue32_v2, kKeepArgument<1>)
-TP_HANDLE_PTSZ(cuStreamWaitValue64_v2, kKeepArgument<1>)
+TP_HANDLE_PTSZ(cuStreamWaitValue32_v2, kWaitValue)
+TP_HANDLE_PTSZ(cuStreamWaitValue64_v2, kWaitValue)
 TP_HANDLE_PTSZ(cuStreamWriteValue32_v2, kKeepArgument<1>)
 TP_HANDLE_PTSZ(cuStreamWriteValue64_v2, kStoreWord)
 TP_HANDLE_PTSZ(cuStreamBatchMemOp_v2, kBatchMemOp)
-TP_HANDLE_PTSZ(cuStreamWaitValue32, kKeepArgument<1>)
-TP_HANDLE_PTSZ(cuStreamWaitValue64, kKeepArgument<1>)
+TP_HANDLE_PTSZ(cuStreamWaitValue32, kWaitValue)
+TP_HANDLE_PTSZ(cuStreamWaitValue64, kWaitValue)
 TP_HANDLE_PTSZ(cuStreamWriteValue32, kKeepArgument<1>)
 TP_HANDLE_PTSZ(cuStreamWriteValue64, kStoreWord)
 TP_HANDLE_PTSZ(cuStreamBatchMemOp, kBatchMemOp)

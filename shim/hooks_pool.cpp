@@ -109,6 +109,11 @@ constexpr auto kPoolSet = [](const auto& call, CUmemoryPool pool, CUmemPool_attr
   if (result != CUDA_SUCCESS) return result;
   if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH) reset_used_high(pool);
   if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) reset_reserved_high(pool);
+  if (attribute == CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES) {
+    int is_allowed = 1;
+    std::memcpy(&is_allowed, value, sizeof is_allowed);
+    if (is_allowed == 0) runtime::reuse_must_not_wait.store(true, std::memory_order_release);
+  }
   if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
     cuuint64_t threshold = 0;
     std::memcpy(&threshold, value, sizeof threshold);
