@@ -186,6 +186,17 @@ TEST_CASE("refusals: 127 for no program, 126 for one that cannot be executed") {
           "run: " + (folder / "broken") +
               " is a script for /no/such/interpreter, which is not there. Correct its first line");
   CHECK(call({"run", "--disable", folder / "broken"}).code() == 127);
+  for (const char* folder_of_path : {".", ".."}) {
+    refused(call({"run", folder_of_path}), 127,
+            std::string("run: there is no program '") + folder_of_path + "'");
+  }
+  // Written where lines end otherwise. The kernel takes that for a part of the name.
+  write_file(folder / "foreign", "#!/bin/sh\r\nexit 0\r\n", 0755);
+  refused(
+      call({"run", folder / "foreign"}), 127,
+      "run: " + (folder / "foreign") +
+          " is a script for /bin/sh and a carriage return, which is not there. Take that from the ends of "
+          "its lines");
 }
 
 TEST_CASE("refusals: a program whose sanitizer must come first, unless it does") {

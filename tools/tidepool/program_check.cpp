@@ -19,7 +19,8 @@
 namespace tidepool::tools {
 namespace {
 
-/// The interpreter that a script's first line names; /bin/sh for a text without one, as execvp(3) does.
+/// The interpreter that a script's first line names, as the kernel reads it: a carriage return is of the
+/// name. /bin/sh for a text without one, as execvp(3) does.
 std::string interpreter_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   char text[256] = {};
@@ -30,7 +31,7 @@ std::string interpreter_of(const std::string& path) {
       start.substr(2, start.find('\n') == start.npos ? start.npos : start.find('\n') - 2);
   const std::size_t first = line.find_first_not_of(" \t");
   if (first == line.npos) return "/bin/sh";
-  return line.substr(first, line.find_first_of(" \t\r", first) - first);
+  return line.substr(first, line.find_first_of(" \t", first) - first);
 }
 
 /// Does the program end at once because gcc's AddressSanitizer is not the first of its libraries? Ours goes
@@ -81,6 +82,8 @@ ProgramCheck find_program(const char* name) {
       if (errno == EACCES) unusable = path;
       continue;
     }
+    // A folder of that name ("tidepool run .") is nobody's program.
+    if (S_ISDIR(file.st_mode) && path != wanted) continue;
     if (S_ISREG(file.st_mode) && access(path.c_str(), X_OK) == 0) return {path, 0, ""};
     unusable = path;
   }
@@ -115,7 +118,13 @@ ProgramCheck check_preloadable(const std::string& path, const std::string& libra
       if (access(file.c_str(), R_OK) != 0) return {path, 0, ""};
       const std::string script = file;
       file = interpreter_of(script);
-      if (access(file.c_str(), F_OK) != 0 && errno == ENOENT)
+      const bool is_missing = access(file.c_str(), F_OK) != 0 && errno == ENOENT;
+      if (is_missing && file.ends_with('\r')) {
+        return refuse(script, kExitNotFound,
+                      "is a script for " + file.substr(0, file.size() - 1) +
+                          " and a carriage return, which is not there. Take that from the ends of its lines");
+      }
+      if (is_missing)
         return refuse(script, kExitNotFound,
                       "is a script for " + file + ", which is not there. Correct its first line");
       continue;
