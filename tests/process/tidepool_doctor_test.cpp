@@ -273,6 +273,20 @@ TEST_CASE("report: tells whether a process runs, how it ended and after what tim
   CHECK(json.out.find("\"state\": \"running\", \"took_ns\": ") != std::string::npos);
 }
 
+TEST_CASE("report: a program's name does not steer the terminal") {
+  ScratchFolder folder;
+  fs::copy_file("/bin/true", folder / "b\n\x1b[31mc");
+  const Job job{{kTidepool, "run", "--quiet", "--run-dir", folder / "run", folder / "b\n\x1b[31mc"},
+                "",
+                {{"TIDEPOOL_TEST_STATS", "allocated_bytes_peak=4096"}},
+                false,
+                false};
+  CHECK(run(job).code() == 0);
+  const Outcome got = call("report", {folder / "run"});
+  CHECK(got.out.find('\x1b') == std::string::npos);
+  CHECK(got.out.find(" (b??[31mc), started ") != std::string::npos);
+}
+
 TEST_CASE("report: memory that was only watched is told so, with or without a trace") {
   ScratchFolder folder;
   run({{kTidepool, "run", "--quiet", "--mode", "observe", "--run-dir", folder.path(), "true"},

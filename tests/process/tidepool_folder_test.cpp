@@ -20,6 +20,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
+TEST_CASE("run folder: a link that leads nowhere is called that") {
+  ScratchFolder tmp;
+  fs::create_symlink(tmp / "gone", tmp / "link");
+  const Outcome got = run(job(tmp, {"--run-dir", tmp / "link", "true"}));
+  CHECK(got.code() == 125);
+  CHECK(got.err == "tidepool: run: the folder " + (tmp / "link") +
+                       " cannot be used: it is a link to what is not there\n");
+  CHECK(names_in(tmp.path()) == std::vector<std::string>{"link"});
+}
+
 TEST_CASE("run folder: a trace is recorded only where it stays, and that is said before the program starts") {
   ScratchFolder tmp;
   const std::string line =

@@ -74,8 +74,16 @@ std::string size_text(std::uint64_t bytes) {
   return BytesText(Bytes(bytes)).c_str();
 }
 
+/// Names come from programs, and may hold anything: for a terminal, one line without what steers it.
+std::string shown(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; },
+      '?');
+  return text;
+}
+
 void line(const char* title, const std::string& text) {
-  std::printf("  %-9s %s\n", title, text.c_str());
+  std::printf("  %-9s %s\n", title, shown(text).c_str());
 }
 
 /// "1.2s; 340 calls found memory missing", then the metrics that name a cause: wait_<cause>_ns_total, which
@@ -144,7 +152,7 @@ std::string life_json(const Life& life) {
 }
 
 void print_process(const ProcessStats& p, const Life& life, const Recorded& recorded) {
-  std::printf("\nprocess %lld (%s), started %s%s\n", static_cast<long long>(p.pid), p.program.c_str(),
+  std::printf("\nprocess %lld (%s), started %s%s\n", static_cast<long long>(p.pid), shown(p.program).c_str(),
               local_time(p.start_unix_ns).c_str(), life_text(life).c_str());
   line("memory", "n" + needed(p, life.is_watched));
   if (p.get(Metric::library_bytes) > 0)

@@ -110,16 +110,20 @@ RunFolder::RunFolder() : is_private_(true) {
 RunFolder::RunFolder(const std::string& path) {
   std::error_code error;
   for (fs::path part = fs::absolute(path, error).lexically_normal();
-       !part.empty() && !fs::exists(part, error); part = part.parent_path())
+       !part.empty() && fs::symlink_status(part, error).type() == fs::file_type::not_found;
+       part = part.parent_path())
     made_.push_back(part.string());
   const mode_t before = umask(077);
   fs::create_directories(path, error);
   umask(before);
+  std::error_code ignored;
   const fs::path real = error ? fs::path() : fs::canonical(path, error);
   if (!error && !fs::is_directory(real)) error = std::make_error_code(std::errc::not_a_directory);
   if (!error) error.assign(try_folder(real.string()), std::system_category());
   if (error) {
-    problem_ = "the folder " + path + " cannot be used: " + error.message();
+    const bool leads_nowhere = fs::is_symlink(path, ignored) && !fs::exists(path, ignored);
+    problem_ = "the folder " + path +
+               " cannot be used: " + (leads_nowhere ? "it is a link to what is not there" : error.message());
     unmake();
   } else {
     path_ = real.string();
