@@ -33,6 +33,7 @@ void Residency::change_reasons(Block& block, Change&& change) noexcept {
 // True if the block was not kept before.
 bool Residency::count_kept(Block& block, Promise* promise, bool is_for_good) noexcept {
   const std::lock_guard guard(kept_lock_);
+  const auto life = block.life.load(std::memory_order_acquire);
   if (block.load().state() == BlockState::kFreed) return false;
   change_reasons(block, [&] {
     if (is_for_good) {
@@ -42,6 +43,17 @@ bool Residency::count_kept(Block& block, Promise* promise, bool is_for_good) noe
     }
   });
   if (block.kept.exchange(true)) return false;
+  // A free that did not find the block kept has taken no lock (release_kept). It came before, then: the block
+  // is freed, or has begun another life.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (block.load().state() == BlockState::kFreed || block.life.load(std::memory_order_acquire) != life) {
+    change_reasons(block, [&] {
+      block.is_kept_for_good = false;
+      block.holds = 0;
+    });
+    block.kept.store(false);
+    return false;
+  }
   kept_bytes_.fetch_add(block.span.count(), std::memory_order_relaxed);
   if (promise != nullptr) {
     promised_ -= promise->left_;
@@ -136,7 +148,11 @@ void Residency::release(const Hold& hold) noexcept {
   let_go(block);
 }
 
+// After the block was moved to kFreed. What is not kept has no reasons to be, and takes no lock that threads
+// which only allocate and free would share; who is about to keep it looks again (count_kept).
 void Residency::release_kept(Block& block) noexcept {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!block.kept.load()) return;
   const std::lock_guard guard(kept_lock_);
   if (block.holds != 0) held_frees_.fetch_add(1, std::memory_order_release);
   change_reasons(block, [&] {

@@ -7,8 +7,6 @@
 namespace tidepool::bench {
 namespace {
 
-constexpr long kManyLive = 100000;
-
 /// Each thread's own: threads that do not share anything.
 HookWorkload& workload() {
   thread_local HookWorkload instance;
@@ -36,10 +34,10 @@ BENCHMARK_CAPTURE(alloc_free, 64kib, std::size_t{64} << 10)->Name("alloc_free_64
 
 void alloc_free_among_many(benchmark::State& state) {
   HookWorkload program;
-  program.hold(kManyLive);
+  program.hold(state.range(0));
   for ([[maybe_unused]] auto _ : state) program.alloc_free(std::size_t{4} << 20);
 }
-BENCHMARK(alloc_free_among_many)->Name("alloc_free_4mib_100k_live");
+BENCHMARK(alloc_free_among_many)->Name("alloc_free_4mib_live")->Arg(1000)->Arg(100000);
 
 }  // namespace
 }  // namespace tidepool::bench

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 NAMES = tuple(f"{what}/threads:{threads}" for what in ("launch_8_pointers", "copy_512", "alloc_free_4mib", "alloc_free_64kib")
-              for threads in (1, 2)) + ("alloc_free_4mib_100k_live",)
+              for threads in (1, 2)) + ("alloc_free_4mib_live/1000", "alloc_free_4mib_live/100000")
 
 
 def hook_times(program, preload, repetitions):

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdio>
@@ -80,6 +81,7 @@ bool forbid_system_calls() {
   return ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) == 0;
 }
 
+std::atomic<int> g_holding{0};
 std::atomic<int> g_ready{0};
 std::atomic<int> g_started{0};
 std::atomic<int> g_finished{0};
@@ -91,7 +93,17 @@ void meet(std::atomic<int>& count) {
   }
 }
 
+/// Leaves a freed block for each thread. Two that never held one at the same time would pass one on to each
+/// other for ever: what another has freed is taken before there is a new one.
+void hold_together() {
+  std::array<CUdeviceptr, 2> blocks{};
+  for (CUdeviceptr& block : blocks) (void)cuMemAlloc(&block, std::size_t{4} << 20);
+  meet(g_holding);
+  for (const CUdeviceptr block : blocks) (void)cuMemFree(block);
+}
+
 void run_steadily(tidepool::bench::HookWorkload& program, Work work) {
+  hold_together();
   for (int i = 0; i < kWarm; ++i) work(program);
   meet(g_ready);
   for (int i = 0; i < kWarm; ++i) work(program);
@@ -102,8 +114,7 @@ void run_steadily(tidepool::bench::HookWorkload& program, Work work) {
 }
 
 /// Each in a stream and with blocks of its own: they share no lock that either could wait for.
-int run_two() {
-  const Work work = [](tidepool::bench::HookWorkload& program) { program.launch(); };
+int run_two(Work work) {
   tidepool::bench::HookWorkload mine;
   std::thread([work] {
     tidepool::bench::HookWorkload other;
@@ -115,7 +126,7 @@ int run_two() {
   for (long left = 20'000'000'000; left > 0 && g_finished.load() < 2; --left) {
   }
   const bool both = g_finished.load() == 2;
-  if (!both) say("steady_hooks: a launch called the system\n");
+  if (!both) say("steady_hooks: a hook called the system\n");
   return both ? 0 : 1;
 }
 
@@ -137,11 +148,28 @@ int run_one() {
   return none ? 0 : 1;
 }
 
+void launch(tidepool::bench::HookWorkload& program) {
+  program.launch();
+}
+
+void allocate(tidepool::bench::HookWorkload& program) {
+  program.alloc_free(std::size_t{4} << 20);
+  program.alloc_free(std::size_t{64} << 10);
+}
+
+void allocate_async(tidepool::bench::HookWorkload& program) {
+  program.alloc_free_async(std::size_t{4} << 20);
+  program.alloc_free_async(std::size_t{64} << 10);
+}
+
 }  // namespace
 
-// steady_hooks [two]
+// steady_hooks [two_launching | two_allocating | two_allocating_async]
 int main(int argc, char** argv) {
-  const bool two = argc == 2 && std::string_view(argv[1]) == "two";
-  const int result = two ? run_two() : run_one();
+  const std::string_view what = argc == 2 ? argv[1] : "";
+  const int result = what == "two_launching"          ? run_two(&launch)
+                     : what == "two_allocating"       ? run_two(&allocate)
+                     : what == "two_allocating_async" ? run_two(&allocate_async)
+                                                      : run_one();
   ::syscall(SYS_exit, result);  // exit(3) would call exit_group(2)
 }

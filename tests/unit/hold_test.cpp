@@ -1,6 +1,8 @@
 // Blocks that stay on the device as long as somebody holds them.
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 #include <vector>
 
 #include "allocator/support/stats_page.h"
@@ -125,6 +127,41 @@ TEST_CASE("hold: what is named is addresses, so who gets freed memory again is h
   CHECK(holds == again);
   runtime.let_go(holds, {}, true);
   CHECK(StatsPage::instance().get(Metric::held_bytes) == 0);
+  CHECK(runtime.check() == nullptr);
+}
+
+// A free takes no lock where it finds nothing kept, and who holds looks again.
+TEST_CASE("hold: of a block that is freed meanwhile nothing is left") {
+  constexpr int kFrees = 20'000;
+  Program program{Program::Config{}};
+  Runtime& runtime = program.runtime();
+  const DevicePtr first = program.allocate(MiB(4));
+  const BlockId id = runtime.find(first.address());
+  std::atomic<bool> is_over{false};
+  std::thread other([&] {
+    while (!is_over.load()) {
+      std::vector<Hold> holds;
+      (void)runtime.hold({&id, 1}, "test", holds);
+      runtime.let_go(holds, {}, false);
+    }
+  });
+  DevicePtr at = first;
+  int failed = 0;
+  for (int i = 0; i < kFrees; ++i) {
+    failed += runtime.free(at).ok() ? 0 : 1;
+    const auto again = runtime.allocate(MiB(4));
+    failed += again.ok() ? 0 : 1;
+    if (!again.ok()) break;
+    at = *again;
+  }
+  is_over.store(true);
+  other.join();
+  CHECK(failed == 0);
+  CHECK(StatsPage::instance().get(Metric::held_bytes) == 0);
+  CHECK(StatsPage::instance().get(Metric::kept_bytes) == 0);
+  const Block& block = runtime.arena().block(id);
+  CHECK(block.pins.load() == 0);
+  CHECK(block.holds == 0);
   CHECK(runtime.check() == nullptr);
 }
 
