@@ -116,8 +116,12 @@ bool Runtime::keep_limit() noexcept {
 
 bool Runtime::give_back(Bytes size) noexcept {
   const Bytes before = pool_.created();
-  (void)residency_.shrink_to(before - size);
-  return pool_.created() < before;
+  const auto is_less = [&] {
+    (void)residency_.shrink_to(before - size, true);
+    return pool_.created() < before;
+  };
+  // Or else the program would be refused what it asks the driver for.
+  return is_less() || (residency_.let_go_unneeded() && is_less());
 }
 
 void Runtime::apply_limit() noexcept {

@@ -43,7 +43,9 @@ Status Residency::acquire(Block& block) noexcept {
 // True once the pool has more than before. False: nothing can move, or device_error_ says why not.
 bool Residency::make_room(Bytes missing, Patience patience) noexcept {
   const Nanos start = monotonic_now();
-  const Nanos deadline = start + (patience == Patience::kMinute ? kPatience : Nanos());
+  const Nanos deadline = start + (patience == Patience::kMinute   ? kPatience
+                                  : patience == Patience::kMoment ? kUsePatience
+                                                                  : Nanos());
   bool is_held_up = false;
   LongWait long_wait;
   for (;;) {
@@ -286,7 +288,8 @@ void Residency::start_leaving(Bytes wanted) noexcept {
   if (wanted > at_hand) start_evictions(wanted - at_hand);
 }
 
-bool Residency::shrink_to(Bytes most) noexcept {
+bool Residency::shrink_to(Bytes most, bool waits) noexcept {
+  const Patience patience = waits ? Patience::kMoment : Patience::kNone;
   const WaitClock clock(Metric::wait_moving_ns_total);
   const TurnstileGuard turn(turnstile_);
   wanted_.clear();
@@ -297,7 +300,7 @@ bool Residency::shrink_to(Bytes most) noexcept {
     if (pool_.created() > most && pool_.spare() > Bytes()) pool_.trim_to(most);  // one failure is survived
     // What is spare the driver does not take back: more of it would not help.
     if (pool_.spare() > Bytes()) break;
-  } while (pool_.created() > most && make_room(pool_.created() - most, Patience::kNone));
+  } while (pool_.created() > most && make_room(pool_.created() - most, patience));
   publish_stats();
   return pool_.created() <= most;
 }

@@ -89,7 +89,8 @@ class Residency {
 
   /// Gives memory back to the driver until at most so much is held, as far as anything can move now. True if
   /// that was reached. Other owners of the slow path see nothing of it: the limit stays what it is.
-  bool shrink_to(Bytes most) noexcept;
+  /// `waits`: also for what may leave in a moment, since a call of the program would fail otherwise.
+  bool shrink_to(Bytes most, bool waits = false) noexcept;
 
   /// Room for a keep() that follows: counted from here on, so that of two threads which find room for one
   /// block more, one has it. What keep() has not taken goes back at the end.
@@ -280,7 +281,7 @@ class Residency {
 
   // Making room; eviction.cpp
   Status acquire(Block& block) noexcept;
-  enum class Patience : bool { kNone, kMinute };
+  enum class Patience : std::uint8_t { kNone, kMoment, kMinute };
   bool make_room(Bytes missing, Patience patience) noexcept;
   bool strip_freed() noexcept;
   bool take_left_behind() noexcept;

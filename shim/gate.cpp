@@ -48,11 +48,41 @@ CUresult pass_and_await(CUstream stream, bool per_thread, runtime::WorkName what
                         FunctionRef<CUresult()> enqueue) noexcept {
   // Asked for now: a context that has met an illegal address answers nothing any more.
   const runtime::WorkName::Text name(what);
-  const CUresult result = enqueue();
+  const CUresult result = with_room(enqueue);
   WorkUses uses;
   note_work(stream, per_thread, uses);
   await_work(uses, name.c_str());
   return result;
+}
+
+CUresult pass_without_blocks(CUstream stream, bool per_thread, runtime::WorkName what,
+                             FunctionRef<CUresult()> enqueue) noexcept {
+  if (is_all_work_awaited()) return pass_and_await(stream, per_thread, what, enqueue);
+  const CUresult result = with_room(enqueue);
+  note_work(stream, per_thread);
+  return result;
+}
+
+CUresult pass_captured(runtime::Runtime& runtime, std::span<const runtime::BlockId> ids, CUstream stream,
+                       bool per_thread, runtime::WorkName what, FunctionRef<CUresult()> enqueue) noexcept {
+  bool is_called = false;
+  const CUresult result = with_room_outside([&](bool& is_refused) {
+    const auto capture = [&] {
+      is_called = true;
+      const CUresult captured = enqueue();
+      is_refused = captured == CUDA_ERROR_OUT_OF_MEMORY;
+      return static_cast<int>(captured);
+    };
+    return static_cast<CUresult>(runtime.call_captured(ids, what, capture));
+  });
+  return is_called ? result : spoil_capture(stream, per_thread, result);
+}
+
+CUresult pass_unfollowed(runtime::Runtime& runtime, std::span<const runtime::BlockId> ids, CUstream stream,
+                         runtime::WorkName what, Reach reach, FunctionRef<CUresult()> enqueue) noexcept {
+  if (reach == Reach::kCopies) let_stream_in(stream);
+  const CUresult kept = keep_blocks(runtime, ids, what);
+  return kept == CUDA_SUCCESS ? with_room(enqueue) : kept;
 }
 
 void note_wrong_address(runtime::WorkName what, CUresult result) noexcept {

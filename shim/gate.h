@@ -53,6 +53,17 @@ void await_work(const WorkUses& uses, runtime::WorkName what) noexcept;
 /// managed. Hook-safe.
 void note_wrong_address(runtime::WorkName what, CUresult result) noexcept;
 
+// What is seldom, of pass() below: work that goes into a graph, that is in a stream of another context, that
+// names nothing.
+[[gnu::cold]] CUresult pass_captured(runtime::Runtime& runtime, std::span<const runtime::BlockId> ids,
+                                     CUstream stream, bool per_thread, runtime::WorkName what,
+                                     FunctionRef<CUresult()> enqueue) noexcept;
+[[gnu::cold]] CUresult pass_unfollowed(runtime::Runtime& runtime, std::span<const runtime::BlockId> ids,
+                                       CUstream stream, runtime::WorkName what, Reach reach,
+                                       FunctionRef<CUresult()> enqueue) noexcept;
+CUresult pass_without_blocks(CUstream stream, bool per_thread, runtime::WorkName what,
+                             FunctionRef<CUresult()> enqueue) noexcept;
+
 /// Runs `enqueue()`, which puts work that touches the blocks into the stream, once they are on the device;
 /// they stay there until the work has ended. Work in streams of other contexts than the managed one cannot be
 /// followed: its blocks are kept. Work that goes into a graph uses them when the graph is launched: its
@@ -62,38 +73,24 @@ template <class Enqueue>
                                             CUstream stream, bool per_thread, Waits waits,
                                             runtime::WorkName what, Enqueue&& enqueue,
                                             Reach reach = Reach::kProgram) noexcept {
-  if (is_capturing(stream, per_thread)) [[unlikely]] {
-    bool is_refused = true;
-    const auto capture = [&] {
-      is_refused = false;
-      return static_cast<int>(enqueue());
-    };
-    const auto result = static_cast<CUresult>(runtime.call_captured(ids, what, capture));
-    return is_refused ? spoil_capture(stream, per_thread, result) : result;
-  }
-  if (!is_followed(stream)) [[unlikely]] {
-    if (reach == Reach::kCopies) let_stream_in(stream);
-    const CUresult kept = keep_blocks(runtime, ids, what);
-    return kept == CUDA_SUCCESS ? enqueue() : kept;
-  }
+  if (is_capturing(stream, per_thread)) [[unlikely]]
+    return pass_captured(runtime, ids, stream, per_thread, what, enqueue);
+  if (!is_followed(stream)) [[unlikely]]
+    return pass_unfollowed(runtime, ids, stream, what, reach, enqueue);
   const runtime::StreamHandle handle = stream_of(stream, per_thread);
-  bool is_refused = false;
-  const auto run = [&]() __attribute__((always_inline)) {
-    const CUresult result = enqueue();
-    is_refused = result == CUDA_ERROR_OUT_OF_MEMORY;
-    return static_cast<int>(result);
-  };
-  // Calls that may wait hold pins meanwhile, not an epoch that evictors of other blocks wait for.
-  const auto go = [&]() __attribute__((always_inline)) {
+  // The driver itself may have no memory: for code that it loads at a kernel's first launch, say.
+  const CUresult result = with_room_outside([&](bool& is_refused) __attribute__((always_inline)) {
+    const auto run = [&]() __attribute__((always_inline)) {
+      const CUresult enqueued = enqueue();
+      is_refused = enqueued == CUDA_ERROR_OUT_OF_MEMORY;
+      return static_cast<int>(enqueued);
+    };
+    // Calls that may wait hold pins meanwhile, not an epoch that evictors of other blocks wait for.
     return static_cast<CUresult>(waits == Waits::kYes ? runtime.call_blocking(ids, handle, what, run)
                                                       : runtime.launch(ids, handle, what, run));
-  };
-  const CUresult result = go();
-  if (result == CUDA_SUCCESS) [[likely]]
-    return result;
-  // The driver itself had no memory: for code that it loads at a kernel's first launch, say.
-  if (is_refused) return give_way() ? go() : result;
-  note_wrong_address(what, result);
+  });
+  if (result != CUDA_SUCCESS) [[unlikely]]
+    note_wrong_address(what, result);
   return result;
 }
 
@@ -126,12 +123,8 @@ template <class Enqueue>
 [[gnu::always_inline]] inline CUresult pass(runtime::Runtime& runtime, const TouchSet& set, CUstream stream,
                                             bool per_thread, Waits waits, runtime::WorkName what,
                                             Enqueue&& enqueue, Reach reach = Reach::kProgram) noexcept {
-  if (set.empty()) [[unlikely]] {
-    if (is_all_work_awaited()) return pass_and_await(stream, per_thread, what, enqueue);
-    const CUresult result = enqueue();
-    note_work(stream, per_thread);
-    return result;
-  }
+  if (set.empty()) [[unlikely]]
+    return pass_without_blocks(stream, per_thread, what, enqueue);
   if (!set.complete()) [[unlikely]]
     return pass(runtime, runtime.live_blocks(), stream, per_thread, waits, what, enqueue, reach);
   return pass(runtime, set.ids(), stream, per_thread, waits, what, enqueue, reach);

@@ -99,31 +99,33 @@ CUresult call_captured(std::span<const TouchedThere> touched, runtime::WorkName 
 
 CUresult pass(const TouchedDevices& touched, CUstream stream, bool per_thread, Waits waits,
               runtime::WorkName what, Reach reach, FunctionRef<CUresult()> enqueue) noexcept {
-  if (touched.all().empty()) {
-    if (is_all_work_awaited()) return pass_and_await(stream, per_thread, what, enqueue);
-    const CUresult result = enqueue();
-    note_work(stream, per_thread);
-    return result;
-  }
+  if (touched.all().empty()) return pass_without_blocks(stream, per_thread, what, enqueue);
   const ManagedDevice* const home = home_of(stream);
   if (home != nullptr && reach == Reach::kCopies) let_home_in(touched.all(), *home);
   if (home == nullptr && reach == Reach::kCopies) let_stream_in(stream);
   if (is_capturing(stream, per_thread)) {
-    bool is_refused = true;
-    const auto capture = [&] {
-      is_refused = false;
-      return enqueue();
-    };
-    const CUresult result = call_captured(touched.all(), what, capture);
-    return is_refused ? spoil_capture(stream, per_thread, result) : result;
+    bool is_called = false;
+    const CUresult result = with_room_outside([&](bool& is_refused) {
+      const auto capture = [&] {
+        is_called = true;
+        const CUresult captured = enqueue();
+        is_refused = captured == CUDA_ERROR_OUT_OF_MEMORY;
+        return captured;
+      };
+      return call_captured(touched.all(), what, capture);
+    });
+    return is_called ? result : spoil_capture(stream, per_thread, result);
   }
   if (home == nullptr) {
     const CUresult kept = keep_blocks(touched, what);
-    return kept == CUDA_SUCCESS ? enqueue() : kept;
+    return kept == CUDA_SUCCESS ? with_room(enqueue) : kept;
   }
-  Passage passage{touched.all(), *home, stream, per_thread, waits, what, enqueue};
-  const CUresult result = passage.go(0);
-  return passage.is_refused && give_way() ? passage.go(0) : result;
+  return with_room_outside([&](bool& is_refused) {
+    Passage passage{touched.all(), *home, stream, per_thread, waits, what, enqueue};
+    const CUresult result = passage.go(0);
+    is_refused = passage.is_refused;
+    return result;
+  });
 }
 
 }  // namespace tidepool::shim

@@ -53,7 +53,7 @@ constexpr std::uint32_t hash(std::string_view text) noexcept {
 }
 
 // Names to hooks, open addressing, built at compile time: a lookup must work before any constructor ran.
-constexpr std::size_t kMapSize = 512;
+constexpr std::size_t kMapSize = 1024;
 static_assert(kMapSize > 2 * kHookCount);
 constexpr auto kMap = [] {
   constexpr std::string_view kNames[] = {

@@ -10,7 +10,7 @@
 namespace tidepool::shim {
 
 /// What is done with a call; see hooks.def.
-enum class Policy : std::uint8_t { kLookup, kManage, kGate, kKeep, kRoom, kNotice };
+enum class Policy : std::uint8_t { kLookup, kManage, kGate, kKeep, kRoom, kTake, kNotice };
 
 /// One enumerator per exported symbol.
 enum class Hook : std::uint16_t {

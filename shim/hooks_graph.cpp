@@ -67,7 +67,7 @@ constexpr auto kUpdate = [](const auto& call, CUgraphExec exec, CUgraph graph, a
   HeldBlocks held;
   const auto scan = [graph](TouchSet& set) { return scan_graph(graph, set); };
   if (const CUresult kept = held.hold(call.kName, scan); kept != CUDA_SUCCESS) return kept;
-  const CUresult result = call(exec, graph, rest...);
+  const CUresult result = with_room([&] { return call(exec, graph, rest...); });
   if (result == CUDA_SUCCESS) {
     const HeldBlocks before = take_held(exec);
     add_held(exec, std::move(held));
@@ -81,7 +81,7 @@ constexpr auto kSetChild = [](const auto& call, CUgraphExec exec, CUgraphNode no
   HeldBlocks held;
   const auto scan = [graph](TouchSet& set) { return scan_graph(graph, set); };
   if (const CUresult kept = held.hold(call.kName, scan); kept != CUDA_SUCCESS) return kept;
-  const CUresult result = call(exec, node, graph);
+  const CUresult result = with_room([&] { return call(exec, node, graph); });
   join_held(exec, std::move(held));
   return result;
 };
@@ -105,7 +105,7 @@ constexpr auto kGiveNode = [](const auto& call, auto first, auto... args) noexce
   HeldBlocks held;
   const auto scan = [&](TouchSet& set) { return (scan_argument(args, set) && ...); };
   if (const CUresult kept = held.hold(call.kName, scan); kept != CUDA_SUCCESS) return kept;
-  const CUresult result = call(first, args...);
+  const CUresult result = with_room([&] { return call(first, args...); });
   if constexpr (std::is_same_v<decltype(first), CUgraphExec>) {
     if (result == CUDA_SUCCESS) {
       exchange_held(first, std::get<0>(std::tuple(args...)), std::move(held));

@@ -63,11 +63,11 @@ constexpr auto kKeepArgument = [](const auto& call, auto... args) noexcept {
     if (there != CUDA_SUCCESS) return spoil_capture(stream, call.kPerThread, there);
     const bool is_captured = is_capturing(stream, call.kPerThread);
     note_unseen_use(stream);
-    const CUresult result = call(args...);
+    const CUresult result = with_room([&] { return call(args...); });
     note_stream(held, stream, call.kPerThread, is_captured);
     return result;
   } else {
-    const CUresult result = there == CUDA_SUCCESS ? call(args...) : there;
+    const CUresult result = there == CUDA_SUCCESS ? with_room([&] { return call(args...); }) : there;
     return result == CUDA_SUCCESS ? keep(value, call.kName) : result;
   }
 };
@@ -105,7 +105,7 @@ constexpr auto kBatchMemOp = [](const auto& call, CUstream stream, unsigned coun
     there = names.keep(address_of(operations[i]), value_of(operations[i]), call.kName, fate);
   if (there != CUDA_SUCCESS) return spoil_capture(stream, call.kPerThread, there);
   note_unseen_use(stream);
-  const CUresult result = call(stream, count, operations, flags);
+  const CUresult result = with_room([&] { return call(stream, count, operations, flags); });
   if (result == CUDA_SUCCESS && fate == Fate::kDone) names.arrived();
   note_stream(held, stream, call.kPerThread, fate == Fate::kCaptured);
   return result;
@@ -123,7 +123,7 @@ constexpr auto kTexture = [](const auto& call, CUtexObject* out, const CUDA_RESO
   HeldBlocks held;
   if (const CUresult kept = held.hold(call.kName, scan); kept != CUDA_SUCCESS) return kept;
   held.name_addresses();
-  const CUresult result = call(out, resource, texture, view);
+  const CUresult result = with_room([&] { return call(out, resource, texture, view); });
   held.note_unseen();
   if (result == CUDA_SUCCESS && out != nullptr) add_held(*out, std::move(held));
   return result;
@@ -148,7 +148,7 @@ constexpr auto kIpcHandle = [](const auto& call, CUipcMemHandle* out, CUdevicept
 // Flags come second in both.
 constexpr auto kStreamCreate = [](const auto& call, CUstream* out, unsigned flags, auto... rest) noexcept {
   if ((flags & CU_STREAM_NON_BLOCKING) == 0) note_blocking_stream();
-  return call(out, flags, rest...);
+  return with_room([&] { return call(out, flags, rest...); });
 };
 
 constexpr auto kStreamDestroy = [](const auto& call, CUstream stream) noexcept {

@@ -180,7 +180,8 @@ constexpr auto kLaunchMultiDevice = [](const auto& call, CUDA_LAUNCH_PARAMS* lau
                                        unsigned flags) noexcept {
   if (launches == nullptr || (!any_managed() && !observes())) return call(launches, count, flags);
   const CUresult kept = keep_named({launches, count}, call.kName);
-  const CUresult result = kept == CUDA_SUCCESS ? call(launches, count, flags) : kept;
+  const auto launch = [&] { return call(launches, count, flags); };
+  const CUresult result = kept == CUDA_SUCCESS ? with_room(launch) : kept;
   if (recording() && result == CUDA_SUCCESS) [[unlikely]] {
     for (unsigned i = 0; i < count; ++i) {
       const CUDA_LAUNCH_PARAMS& one = launches[i];

@@ -108,6 +108,7 @@ bool GiveWay::operator()() noexcept {
   runtime::Runtime* const runtime = runtime_of_current();
   if (runtime == nullptr || times_ == kMostTimes) return false;
   if (times_++ == 0) next_ = size_ == Bytes() ? kGiven : missing(*runtime, size_);
+  if (next_ >= runtime->held()) times_ = kMostTimes;  // there is no more to give
   return next_ != Bytes() && runtime->give_back(std::exchange(next_, next_ * 2));
 }
 

@@ -62,11 +62,6 @@ class GiveWay {
   unsigned times_ = 0;
 };
 
-/// One step of it, for a call that takes little.
-inline bool give_way() noexcept {
-  return GiveWay()();
-}
-
 /// Runs `call()`, and again where the driver had no memory for it but could be given some: modules that are
 /// loaded, graphs, libraries, whatever the program has of the driver. `size` as for GiveWay.
 template <class Call>
@@ -74,6 +69,19 @@ CUresult with_room(Call&& call, Bytes size = Bytes()) noexcept {
   CUresult result = call();
   for (GiveWay give(size); result == CUDA_ERROR_OUT_OF_MEMORY && give();) result = call();
   return result;
+}
+
+/// The same for a call that is made behind a gate. `pass(is_refused)` returns what the call did, and says
+/// whether the driver was asked and had no memory; room is made outside of the gate, where nothing is held
+/// that it needs.
+template <class Pass>
+[[gnu::always_inline]] inline CUresult with_room_outside(Pass&& pass) noexcept {
+  GiveWay give;
+  for (;;) {
+    bool is_refused = false;
+    const CUresult result = pass(is_refused);
+    if (!is_refused || !give()) return result;
+  }
 }
 
 }  // namespace tidepool::shim

@@ -8,10 +8,12 @@
 #undef cuCtxDestroy
 #undef cuDevicePrimaryCtxRelease
 #undef cuDevicePrimaryCtxReset
+#undef cuGraphAddKernelNode
 #undef cuGraphAddNode
 #undef cuGraphExecKernelNodeSetParams
 #undef cuGraphExecUpdate
 #undef cuGraphInstantiate
+#undef cuGraphKernelNodeSetParams
 #undef cuMemcpy3DBatchAsync
 #undef cuMemcpyBatchAsync
 #undef cuStreamBatchMemOp
@@ -27,6 +29,8 @@ CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** pfn, int cuda_versi
 CUresult CUDAAPI cuCtxDestroy(CUcontext context);
 CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device);
 CUresult CUDAAPI cuDevicePrimaryCtxReset(CUdevice device);
+CUresult CUDAAPI cuGraphAddKernelNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count,
+                                      const CUDA_KERNEL_NODE_PARAMS_v1* params);
 CUresult CUDAAPI cuGraphAddNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count,
                                 CUgraphNodeParams* params);
 CUresult CUDAAPI cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
@@ -37,6 +41,7 @@ CUresult CUDAAPI cuGraphInstantiate(CUgraphExec* out, CUgraph graph, CUgraphNode
                                     size_t size);
 CUresult CUDAAPI cuGraphInstantiate_v2(CUgraphExec* out, CUgraph graph, CUgraphNode* failed, char* log,
                                        size_t size);
+CUresult CUDAAPI cuGraphKernelNodeSetParams(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1* params);
 CUresult CUDAAPI cuMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_BATCH_OP* operations, size_t* failed,
                                       unsigned long long flags, CUstream stream);
 CUresult CUDAAPI cuMemcpyBatchAsync(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,

@@ -57,9 +57,12 @@ std::string list(const std::string_view (&names)[N]) {
 /// What a policy means to a program, in the order of the page.
 constexpr std::pair<std::string_view, std::string_view> kPolicies[] = {
     {"kManage", "answered by Tidepool for memory that it manages"},
-    {"kGate", "goes on once everything it touches is on the device"},
-    {"kKeep", "what it names stays on the device: something will refer to it that cannot be followed"},
-    {"kRoom", "passed on, and once more where the driver had no memory for it but could be given some"},
+    {"kGate", "goes on once everything it touches is on the device, and again as under Room"},
+    {"kKeep",
+     "what it names stays on the device: something will refer to it that cannot be followed; and again as "
+     "under Room"},
+    {"kRoom", "passed on, and again where the driver had no memory for it but could be given some"},
+    {"kTake", "the same, and what the driver takes for it counts in the budget"},
     {"kNotice", "passed on; Tidepool takes note"},
     {"kLookup", "hands out pointers to functions: those of this page instead of the driver's"},
 };

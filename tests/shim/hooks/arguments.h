@@ -42,6 +42,7 @@ struct Objects {
   CUcontext context;
   CUstream stream;
   CUfunction function;  ///< takes two addresses and an int
+  CUkernel kernel;      ///< the same
 };
 
 class Arguments {
@@ -83,6 +84,8 @@ class Arguments {
       return objects_.stream;
     } else if constexpr (std::is_same_v<A, CUfunction>) {
       return objects_.function;
+    } else if constexpr (std::is_same_v<A, CUkernel>) {
+      return objects_.kernel;
     } else if constexpr (std::is_same_v<A, CUgraph>) {
       return graph();
     } else if constexpr (std::is_same_v<A, void**>) {

@@ -1,7 +1,8 @@
 // Every hook of hooks.def is called over the recording driver, with a block that was sent away at each place
 // where the call can take an address, and is held to what its policy says: work finds the block there
 // (kGate), the block stays from then on (kKeep), the driver is asked again once it could be given memory
-// (kRoom). The others are held to other_hooks.cpp. Each call is made in a process of its own.
+// (these and kRoom, kTake). The others are held to other_hooks.cpp. Each call is made in a process of its
+// own.
 //
 // And each call that reaches the driver fails once, at the 1st, the 10th and the 100th time: the program is
 // told, the next call succeeds, and the block comes and goes as before.
@@ -68,6 +69,9 @@ class Program {
     CUmodule module = nullptr;
     EXPECT(DRIVER(cuModuleLoadData)(&module, "") == CUDA_SUCCESS);
     EXPECT(DRIVER(cuModuleGetFunction)(&objects_.function, module, "kernel") == CUDA_SUCCESS);
+    CUlibrary library = nullptr;
+    EXPECT(DRIVER(cuLibraryLoadData)(&library, "", nullptr, nullptr, 0, nullptr, nullptr, 0) == CUDA_SUCCESS);
+    EXPECT(DRIVER(cuLibraryGetKernel)(&objects_.kernel, library, "kernel") == CUDA_SUCCESS);
     block_ = allocate();
     use(block_);
     for (CUdeviceptr& other : others_) other = allocate();
@@ -173,14 +177,23 @@ void expect_let_through(const Row& row, int place, Work work) {
   EXPECT(program.is_there() == stays(row, place));
 }
 
-void expect_room(const Row& row) {
-  Program program;
+// `address`: the block at the first place, or none at any.
+void expect_room(const Row& row, Work work, bool has_address) {
+  Program program(work);
   program.push_out();
+  if (names_anything(row.name)) program.shrink();
   Witness& witness = Witness::instance();
-  witness.watch(row.name, 0, 0, CUDA_ERROR_OUT_OF_MEMORY);
-  Arguments arguments(row.name, program.objects(), 0, -1);
+  const bool is_watched = has_address && !names_anything(row.name);
+  witness.watch(row.name, program.block().at, is_watched ? kBlock : 0, CUDA_ERROR_OUT_OF_MEMORY);
+  Arguments arguments(row.name, program.objects(), has_address ? program.block().at : 0,
+                      has_address ? 0 : -1);
   EXPECT(row.call(arguments) == CUDA_SUCCESS);
   EXPECT(witness.calls() == 2 && witness.returns() > 0);
+  EXPECT(!is_watched || witness.was_mapped());
+}
+
+bool gives_room(const Row& row) {
+  return names_memory(row) || row.policy == Policy::kRoom || row.policy == Policy::kTake;
 }
 
 void expect_passed(const Row& row) {
@@ -255,7 +268,6 @@ int places_of(const Row& row) {
 
 void expect(const Row& row, int place, Work work) {
   if (names_memory(row)) return expect_let_through(row, place, work);
-  if (row.policy == Policy::kRoom) return expect_room(row);
   switch (treatment_of(row.name)) {
     case Treatment::kPassed:
       return expect_passed(row);
@@ -285,10 +297,20 @@ int status_of(Body&& body) {
 }
 
 bool does_as_expected(const Row& row, int place, Work work) {
-  const int status = status_of([&] { expect(row, place, work); });
+  const int status = status_of([&] {
+    if (!gives_room(row) || names_memory(row)) expect(row, place, work);
+  });
   if (status != 0)
     std::fprintf(stderr, "%s, place %d, work %d: status %x\n", row.name, place, static_cast<int>(work),
                  status);
+  return status == 0;
+}
+
+bool has_room(const Row& row, Work work, bool has_address) {
+  const int status = status_of([&] { expect_room(row, work, has_address); });
+  if (status != 0)
+    std::fprintf(stderr, "%s, out of memory, work %d, %s address: status %x\n", row.name,
+                 static_cast<int>(work), has_address ? "with" : "without", status);
   return status == 0;
 }
 
@@ -300,7 +322,7 @@ bool is_told(const Row& row, int nth) {
 
 /// True for what the driver is asked each time, whatever Tidepool makes of it.
 bool reaches_the_driver(const Row& row) {
-  return names_memory(row) || row.policy == Policy::kRoom || treatment_of(row.name) == Treatment::kPassed;
+  return gives_room(row) || treatment_of(row.name) == Treatment::kPassed;
 }
 
 int run(std::string_view only) {
@@ -318,6 +340,15 @@ int run(std::string_view only) {
       for (Work work : {Work::kOneDevice, Work::kTwoDevices, Work::kOnTheOther}) {
         if (work != Work::kOneDevice && !names_memory(row)) continue;
         failures += does_as_expected(row, place, work) ? 0 : 1;
+        ++calls;
+      }
+    }
+    for (const Work work : {Work::kOneDevice, Work::kTwoDevices, Work::kOnTheOther}) {
+      for (const bool has_address : {false, true}) {
+        const bool is_meant =
+            has_address || work == Work::kOneDevice ? names_memory(row) || !has_address : false;
+        if (!gives_room(row) || !is_meant) continue;
+        failures += has_room(row, work, has_address) ? 0 : 1;
         ++calls;
       }
     }

@@ -78,6 +78,7 @@ void memory_of_pools(const Device& device, unsigned round);
 void memory_that_is_shared(const Device& device, unsigned round);
 void own_mappings(const Device& device, unsigned round);
 void copies(const Device& device, unsigned round);
+void questions(const Device& device, unsigned round);
 void memsets(const Device& device, unsigned round);
 void operations_on_words(const Device& device, unsigned round);
 void graphs(const Device& device, unsigned round);

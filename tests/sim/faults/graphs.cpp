@@ -58,6 +58,26 @@ CUgraphNodeParams memset_node(CUdeviceptr to, unsigned value, CUcontext context)
   return params;
 }
 
+CUDA_KERNEL_NODE_PARAMS_v1 old_node(CUfunction function, void** params) {
+  CUDA_KERNEL_NODE_PARAMS_v1 old{};
+  old.func = function;
+  old.gridDimX = old.gridDimY = old.gridDimZ = old.blockDimY = old.blockDimZ = 1;
+  old.blockDimX = kWords;
+  old.kernelParams = params;
+  return old;
+}
+
+/// In the ways of each version, in a graph that is not run.
+void make_old_node(const CUDA_KERNEL_NODE_PARAMS_v1& old, const CUDA_KERNEL_NODE_PARAMS& params) {
+  CUgraph graph = nullptr;
+  CUgraphNode node = nullptr;
+  CALL(cuGraphCreate)(&graph, 0u);
+  CALL(cuGraphAddKernelNode)(&node, graph, static_cast<const CUgraphNode*>(nullptr), std::size_t{0}, &old);
+  CALL(cuGraphKernelNodeSetParams)(node, &old);
+  CALL(cuGraphKernelNodeSetParams_v2)(node, &params);
+  CALL(cuGraphDestroy)(graph);
+}
+
 unsigned word(const Device& device, CUdeviceptr at) {
   device.wait();
   unsigned read = 0;
@@ -124,6 +144,8 @@ void ways(const Device& device, CUdeviceptr a, CUdeviceptr b, unsigned value) {
 /// Each way to change what a node names, in the graph and in what was made of it.
 void changes(const Device& device, CUdeviceptr a, CUdeviceptr b, unsigned value) {
   Chain chain(device, a, b, value);
+  CUDA_KERNEL_NODE_PARAMS_v1 old = old_node(device.mark, chain.mark.params);
+  make_old_node(old, chain.mark.node);
   const CUDA_MEMCPY3D move = copy_of(b, a);
   CUDA_MEMSET_NODE_PARAMS fill = memset_of(b, value + 8);
   CUgraphNodeParams params = memset_node(b + 400, value + 9, device.context);
@@ -139,11 +161,6 @@ void changes(const Device& device, CUdeviceptr a, CUdeviceptr b, unsigned value)
   fill.value = value + 10;
   params = memset_node(b + 400, value + 11, device.context);
   chain.mark.value = value + 1;
-  CUDA_KERNEL_NODE_PARAMS_v1 old{};
-  old.func = device.mark;
-  old.gridDimX = old.gridDimY = old.gridDimZ = old.blockDimY = old.blockDimZ = 1;
-  old.blockDimX = kWords;
-  old.kernelParams = chain.mark.params;
   CALL(cuGraphExecKernelNodeSetParams)(exec, chain.kernel, &old);
   CALL(cuGraphExecMemcpyNodeSetParams)(exec, chain.copy, &move, device.context);
   CALL(cuGraphExecMemsetNodeSetParams)(exec, chain.set, &fill, device.context);

@@ -15,7 +15,7 @@ void work(unsigned rounds) {
   for (unsigned round = 0; round < rounds; ++round) {
     g_twins = round % 2 == 1;
     for (const auto part : {plain_memory, memory_of_pools, memory_that_is_shared, own_mappings, copies,
-                            memsets, operations_on_words, graphs, captures, launches, modules}) {
+                            memsets, operations_on_words, graphs, captures, launches, modules, questions}) {
       part(device, round);
       device.turn(round);
     }
