@@ -44,8 +44,8 @@ bool Residency::count_kept(Block& block, Promise* promise, bool is_for_good) noe
   });
   if (block.kept.exchange(true)) return false;
   // A free that did not find the block kept has taken no lock (release_kept). It came before, then: the block
-  // is freed, or has begun another life.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  // is freed, or has begun another life. State and kept are sequentially consistent on both sides, so one of
+  // the two sees the other.
   if (block.load().state() == BlockState::kFreed || block.life.load(std::memory_order_acquire) != life) {
     change_reasons(block, [&] {
       block.is_kept_for_good = false;
@@ -151,8 +151,7 @@ void Residency::release(const Hold& hold) noexcept {
 // After the block was moved to kFreed. What is not kept has no reasons to be, and takes no lock that threads
 // which only allocate and free would share; who is about to keep it looks again (count_kept).
 void Residency::release_kept(Block& block) noexcept {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (!block.kept.load()) return;
+  if (!block.kept.load(std::memory_order_seq_cst)) return;
   const std::lock_guard guard(kept_lock_);
   if (block.holds != 0) held_frees_.fetch_add(1, std::memory_order_release);
   change_reasons(block, [&] {
