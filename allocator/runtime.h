@@ -189,6 +189,13 @@ class Runtime {
   /// into a graph is no use of memory: it is not given to launch().
   void capture_begins() noexcept { streams_.mark_all(); }
 
+  /// A stream is about to be told to wait for a value (streams_await_values is set). What the streams have
+  /// been given before is marked, since no mark in the one that waits tells of it afterwards.
+  void stream_will_wait() noexcept {
+    streams_.mark_all();
+    streams_.expect_evictions(true);
+  }
+
   void stream_destroyed(StreamHandle stream) noexcept { streams_.retire(stream); }
 
   // Other devices of the process, whose streams may use memory of this one: launch() and all that names a

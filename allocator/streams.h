@@ -217,9 +217,11 @@ class StreamTable {
       mark_now(stream, each);
   }
   /// Are blocks to leave the device? While none is, nobody looks how far the streams have come but who has
-  /// freed memory, and marks may be rare. Hook-safe.
+  /// freed memory, and marks may be rare. Where streams await values each launch is marked: a mark that is
+  /// made later may come behind such a wait, and tell only when that ends. Hook-safe.
   void expect_evictions(bool are_expected) noexcept {
-    const std::uint64_t launches = are_expected ? kLaunchesPerMark : kLaunchesPerCalmMark;
+    std::uint64_t launches = are_expected ? kLaunchesPerMark : kLaunchesPerCalmMark;
+    if (streams_await_values.load(std::memory_order_acquire)) launches = 1;
     const std::uint64_t bytes = kBytesPerLaunch.count() * launches;
     if (bytes_per_mark_.load(std::memory_order_relaxed) != bytes)
       bytes_per_mark_.store(bytes, std::memory_order_relaxed);

@@ -8,6 +8,7 @@
 #include "shim/copy_extent.h"
 #include "shim/payload.h"
 #include "shim/real_driver.h"
+#include "shim/stream_context.h"
 
 namespace tidepool::shim {
 namespace {
@@ -127,7 +128,7 @@ void note_waits(const CUstreamBatchMemOpParams* operations, unsigned count) noex
   for (unsigned i = 0; operations != nullptr && i < count; ++i) {
     const CUstreamBatchMemOpType kind = operations[i].operation;
     if (kind == CU_STREAM_MEM_OP_WAIT_VALUE_32 || kind == CU_STREAM_MEM_OP_WAIT_VALUE_64)
-      runtime::streams_await_values.store(true, std::memory_order_seq_cst);
+      note_awaited_value();
   }
 }
 

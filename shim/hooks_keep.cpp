@@ -84,9 +84,8 @@ constexpr auto kStoreWord = [](const auto& call, CUstream stream, CUdeviceptr at
   return result;
 };
 
-// Said before the stream is told to wait, so that no copy out is made to come after what waits.
 constexpr auto kWaitValue = [](const auto& call, auto... args) noexcept {
-  runtime::streams_await_values.store(true, std::memory_order_seq_cst);
+  note_awaited_value();
   return kKeepArgument<1>(call, args...);
 };
 

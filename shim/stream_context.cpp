@@ -131,6 +131,13 @@ void note_unseen_use(CUstream stream) noexcept {
   });
 }
 
+// While a stream is captured each launch is marked as it is, and a mark could go into the graph.
+void note_awaited_value() noexcept {
+  runtime::streams_await_values.store(true, std::memory_order_seq_cst);
+  if (runtime::captures_under_way.load() > 0) return;
+  for_each_managed([](const ManagedDevice& device) { device.runtime->stream_will_wait(); });
+}
+
 CUresult wait_for_others() noexcept {
   if (!others().any()) return CUDA_SUCCESS;
   const ContextsHeld held;

@@ -50,6 +50,10 @@ const ManagedDevice* manage_home_of(CUstream stream) noexcept;
 /// its free waits for the stream's device as well.
 void note_unseen_use(CUstream stream) noexcept;
 
+/// Before a stream is told to wait for a value in memory: so that no copy out is made to come after what
+/// waits.
+void note_awaited_value() noexcept;
+
 /// Waits for all work in contexts, other than the managed ones, in whose streams managed memory was used: a
 /// free waits for managed contexts only. Work of green contexts is waited for with their primary context
 /// (cuCtxSynchronize). Contexts that are gone or broken have no work left and are forgotten. Fails only where

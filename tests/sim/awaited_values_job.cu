@@ -2,7 +2,7 @@
 // one is still to use, or has freed. All is enqueued before anything can run, and nothing waits for the host.
 // Prints sums.
 //
-//   awaited_values_job value|batch|device|free|free_forbidden|free_plain
+//   awaited_values_job value|batch|device|used|free|free_forbidden|free_plain
 
 #include <cuda.h>
 #include <cuda_runtime.h>
@@ -64,6 +64,7 @@ class Job {
   explicit Job(std::string_view way) : way_(way) {
     OK(cudaStreamCreateWithFlags(&waiting_, cudaStreamNonBlocking));
     OK(cudaStreamCreateWithFlags(&working_, cudaStreamNonBlocking));
+    OK(cudaEventCreateWithFlags(&used_, cudaEventDisableTiming));
     OK(cudaMalloc(&both_, kBytes));
     OK(cudaMalloc(&sums_, 2 * sizeof(Word)));
     OK(cudaMemset(both_, 5, kBytes));
@@ -84,7 +85,8 @@ class Job {
   }
 
   void round(Word number) {
-    if (way_ == "value" || way_ == "batch" || way_ == "device") {
+    if (way_ == "used") use_before(number);
+    if (way_ == "value" || way_ == "used" || way_ == "batch" || way_ == "device") {
       wait(number);
       add_up<<<1, kThreads, 0, waiting_>>>(both_, sums_);
       work(number);
@@ -126,6 +128,12 @@ class Job {
   void work(Word number) {
     for (Word* block : others_) step<<<1, kThreads, 0, working_>>>(block, number);
   }
+  /// The stream that is going to wait has used all that the other one will.
+  void use_before(Word number) {
+    for (Word* block : others_) step<<<1, kThreads, 0, waiting_>>>(block, number);
+    OK(cudaEventRecord(used_, waiting_));
+    OK(cudaStreamWaitEvent(working_, used_, 0));
+  }
   void free_and_allocate(Word number) {
     Word* freed = nullptr;
     OK(cudaMallocAsync(&freed, kBytes, waiting_));
@@ -157,6 +165,7 @@ class Job {
   std::string_view way_;
   cudaStream_t waiting_ = nullptr;
   cudaStream_t working_ = nullptr;
+  cudaEvent_t used_ = nullptr;
   Word* both_ = nullptr;   // both streams read it
   Word* sums_ = nullptr;   // one of each stream
   Word* value_ = nullptr;  // the number of the round

@@ -7,7 +7,7 @@
 namespace tidepool::test {
 
 TEST_CASE("awaited values: memory that both streams read leaves and comes back") {
-  for (const char* way : {"value", "batch", "device"}) {
+  for (const char* way : {"value", "batch", "device", "used"}) {
     for (const std::uint64_t budget : {20, 30, 33}) {
       INFO(way << " in " << budget << " MiB");
       expect_same_output({built("tests/awaited_values_job"), way}, "1", budget);
