@@ -38,6 +38,19 @@ void make_tables(State& state) {
   state.ok(cudaSetDevice(0), kNone, "cudaSetDevice");
 }
 
+void make_values(State& state) {
+  const std::size_t bytes = state.program.sections.size() * sizeof(std::uint32_t);
+  state.ok(cudaMallocHost(reinterpret_cast<void**>(&state.host_values), bytes), kNone, "cudaMallocHost");
+  std::memset(state.host_values, 0, bytes);
+  for (unsigned device = 0; device < state.options.devices; ++device) {
+    state.ok(cudaSetDevice(static_cast<int>(device)), kNone, "cudaSetDevice");
+    state.ok(cudaMalloc(reinterpret_cast<void**>(&state.values[device]), bytes), kNone, "cudaMalloc");
+    state.ok(cudaMemset(state.values[device], 0, bytes), kNone, "cudaMemset");
+    state.ok(cudaDeviceSynchronize(), kNone, "cudaDeviceSynchronize");
+  }
+  state.ok(cudaSetDevice(0), kNone, "cudaSetDevice");
+}
+
 /// Returns how many descriptors are open then.
 int prepare(State& state) {
   for (unsigned device = 0; device < state.options.devices; ++device) {
@@ -56,6 +69,7 @@ int prepare(State& state) {
   }
   state.ok(cudaSetDevice(0), kNone, "cudaSetDevice");
   if (has_tables(state.program)) make_tables(state);
+  if (!state.program.sections.empty()) make_values(state);
   const int before = open_descriptors();
   for (unsigned i = 0; i < state.program.buffers.size(); ++i) {
     const Buffer& buffer = state.program.buffers[i];
@@ -85,10 +99,12 @@ void clean_up(State& state) {
     if (state.program.buffers[i].home == Home::kPageable) std::free(state.at[i]);
   }
   if (state.host_tables != nullptr) state.ok(cudaFreeHost(state.host_tables), kNone, "cudaFreeHost");
+  if (state.host_values != nullptr) state.ok(cudaFreeHost(state.host_values), kNone, "cudaFreeHost");
   for (unsigned device = 0; device < state.options.devices; ++device) {
     state.ok(cudaSetDevice(static_cast<int>(device)), kNone, "cudaSetDevice");
     state.ok(cudaDeviceSynchronize(), kNone, "cudaDeviceSynchronize");
     state.ok(cudaFree(state.tables[device]), kNone, "cudaFree");
+    state.ok(cudaFree(state.values[device]), kNone, "cudaFree");
     if (state.pools[device] != nullptr)
       state.ok(cudaMemPoolDestroy(state.pools[device]), kNone, "cudaMemPoolDestroy");
     // What a pool kept goes when the host has waited.
@@ -110,7 +126,8 @@ State::State(const Options& all_options, const Program& whole)
       graph_addresses(whole.captures.size()),
       pools(all_options.devices),
       tables(all_options.devices),
-      table_addresses(whole.buffers.size()) {
+      table_addresses(whole.buffers.size()),
+      values(all_options.devices) {
   result.digests.resize(whole.operations.size());
 }
 

@@ -11,6 +11,7 @@ void Generator::act() {
     Slot* empty = find([](const Slot& slot) { return slot.buffer == kNone; });
     if (empty != nullptr) return allocate(*empty);
   }
+  if (what % 20 == 7 && has(Feature::k_await)) return await_value();
   if (what < 18) {
     Slot* of_table = has(Feature::k_retable) && chance(35)
                          ? find([&](const Slot& slot) { return is_of_table(slot); })
@@ -63,14 +64,14 @@ void Generator::churn(Slot& slot) {
   allocate(slot);
 }
 
-void Generator::allocate(Slot& slot) {
+void Generator::allocate(Slot& slot, unsigned in) {
   const std::size_t bytes = size();
   const unsigned way = draw(100);
   Home home = Home::kMalloc;
   if (way < 30 && has(Feature::k_async)) home = Home::kAsync;
   if (way >= 30 && way < 45 && has(Feature::k_pool))
     home = way % 2 == 0 ? Home::kOwnPool : Home::kDefaultPool;
-  const unsigned made_in = stream(device_);
+  const unsigned made_in = in != kNone ? in : stream(device_);
   const bool now = chance(85);
   if (live_ + weight(bytes) > options_.live_bytes) return;
   live_ += weight(bytes);
@@ -79,6 +80,7 @@ void Generator::allocate(Slot& slot) {
   Operation made = operation(Kind::kAllocate, home == Home::kMalloc ? kNone : made_in);
   made.to = whole(slot);
   emit(std::move(made));
+  if (in != kNone) return fill(slot, in);
   if (now) initialise(slot);
 }
 
@@ -121,8 +123,8 @@ void Generator::initialise(Slot& slot) {
   fill(slot);
 }
 
-void Generator::fill(Slot& slot) {
-  Operation made = operation(Kind::kFill, stream(buffer(slot).device));
+void Generator::fill(Slot& slot, unsigned in) {
+  Operation made = operation(Kind::kFill, in != kNone ? in : stream(buffer(slot).device));
   made.to = whole(slot);
   made.salt = static_cast<std::uint32_t>(random_()) | 1;
   made.grid = 1 + draw(8);
@@ -144,6 +146,7 @@ void Generator::finish() {
     thread_ = i / options_.devices / options_.streams;
     emit(operation(Kind::kStreamDestroy, streams_[i]));
   }
+  for (const unsigned stream : loose_) emit(operation(Kind::kStreamDestroy, stream));
 }
 
 Program generate(const Options& options) {

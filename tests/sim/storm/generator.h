@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <random>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -33,8 +34,15 @@ struct Slot {
   unsigned table = kNone;  ///< the operation that put a table there
 };
 
-/// What generate.h promises, in three files: memory and streams in generate.cpp, work in generate_work.cpp,
-/// tables of addresses in generate_tables.cpp.
+/// What a stream that awaits a value is to use when it goes on.
+struct Awaiting {
+  std::set<unsigned> read;     ///< buffers
+  std::set<unsigned> written;  ///< or freed
+  std::size_t bytes = 0;       ///< of device memory, all together
+};
+
+/// What generate.h promises, in four files: memory and streams in generate.cpp, work in generate_work.cpp,
+/// tables of addresses in generate_tables.cpp, streams that await values in generate_awaits.cpp.
 class Generator {
  public:
   explicit Generator(const Options& options) : options_(options) {
@@ -91,7 +99,10 @@ class Generator {
     made.stream = stream;
     return made;
   }
-  void emit(Operation made) { program_.operations.push_back(std::move(made)); }
+  void emit(Operation made) {
+    made.section = section_;
+    program_.operations.push_back(std::move(made));
+  }
 
   /// A stream for work of this step's thread on a device.
   unsigned stream(unsigned device) {
@@ -173,7 +184,8 @@ class Generator {
 
   void act();
   void churn(Slot& slot);
-  void allocate(Slot& slot);
+  /// `in`: the stream of all that it does, or kNone.
+  void allocate(Slot& slot, unsigned in = kNone);
   void release(Slot& slot);
   void free(const Slot& slot);
   /// Frees what a graph or a table names, or where a table is, and allocates it again, as theirs.
@@ -183,7 +195,7 @@ class Generator {
     slot.table = kNone;
   }
   void initialise(Slot& slot);
-  void fill(Slot& slot);
+  void fill(Slot& slot, unsigned in = kNone);
   void launch();
   void memset(Slot& slot);
   void copy();
@@ -199,6 +211,13 @@ class Generator {
   bool is_of_table(const Slot& slot) const;
   void write_tables_again(const Slot& slot);
   void drop_tables_of(const Slot& slot);
+  void await_value();
+  /// A stream that no other waits for by itself, and which is not `other`.
+  unsigned loose_stream(unsigned other);
+  /// Work of a section; `waits`: of the stream that awaits the value, which is noted in `awaiting`. What it
+  /// has no memory for is left out.
+  void work_of_section(unsigned stream, bool waits, Awaiting& awaiting);
+  void free_in_section(unsigned stream, bool waits, Awaiting& awaiting);
   void finish();
 
   const Options& options_;
@@ -214,6 +233,8 @@ class Generator {
   std::vector<unsigned> own_;      ///< by device and thread
   std::vector<unsigned> streams_;  ///< by thread, device and number
   std::vector<unsigned> graphs_;   ///< that may be launched
+  std::vector<unsigned> loose_;    ///< streams for sections alone
+  unsigned section_ = kNone;       ///< that operations are part of
 };
 
 }  // namespace storm

@@ -113,6 +113,8 @@ void Model::apply(const Operation& operation) {
     case Kind::kAsk:
     case Kind::kCapture:
     case Kind::kGraphDestroy:
+    case Kind::kAwaitValue:
+    case Kind::kWriteValue:
     case Kind::kTable:  // addresses: nobody checks them
       break;
   }

@@ -43,6 +43,7 @@ class Orderer {
     for (unsigned i = 0; i < program_.operations.size(); ++i) {
       Operation& operation = program_.operations[i];
       const std::vector<Need> needs = needs_of(operation);
+      if (operation.kind == Kind::kAwaitValue) await_calls_of_section(operation);
       for (const Need& need : needs) await_call(operation, need.index);
       issued_[operation.thread][operation.thread] = static_cast<int>(i);
       if (operation.stream != kNone && runs_in_stream(operation)) {
@@ -96,8 +97,22 @@ class Orderer {
     return needs;
   }
 
+  /// Once a stream awaits a value, its thread waits for no other thread until the value is written: that one
+  /// may be waiting for the device. And of two sections the earlier one is over first: in less memory there
+  /// may be no room for what two streams are still to use.
+  void await_calls_of_section(Operation& operation) {
+    const Section& section = program_.sections[operation.section];
+    if (operation.section > 0) await_call(operation, program_.sections[operation.section - 1].last);
+    for (unsigned i = section.first + 1; i <= section.last; ++i) {
+      for (const Need& need : needs_of(program_.operations[i])) await_call(operation, need.index);
+    }
+  }
+
+  /// Of a section, the call that writes the value is waited for: work behind one that awaits it must not fill
+  /// the memory that the section needs.
   void await_call(Operation& operation, unsigned index) {
     const Operation& other = program_.operations[index];
+    if (other.section != kNone) index = program_.sections[other.section].last;
     std::vector<int>& known = issued_[operation.thread];
     if (other.thread == operation.thread || known[other.thread] >= static_cast<int>(index)) return;
     operation.after_issue.push_back(index);

@@ -45,6 +45,10 @@ const char* name_of(Kind kind) {
       return "launch graph";
     case Kind::kGraphDestroy:
       return "destroy graph";
+    case Kind::kAwaitValue:
+      return "await";
+    case Kind::kWriteValue:
+      return "write awaited";
     case Kind::kTable:
       return "table";
   }
@@ -110,6 +114,7 @@ std::string text_of(const Program& program, const Region& region) {
 
 std::string text_of(const Program& program, const Operation& operation) {
   std::string text = name_of(operation.kind);
+  if (operation.section != kNone) text += " in s" + std::to_string(operation.section);
   if (operation.graph != kNone) text += " g" + std::to_string(operation.graph);
   if (operation.to.bytes != 0) text += " " + text_of(program, operation.to);
   for (const Region& region : operation.from) text += " <- " + text_of(program, region);

@@ -59,7 +59,9 @@ enum class Kind : std::uint8_t {
                  ///< is one already, only if their memory is elsewhere now
   kGraphLaunch,
   kGraphDestroy,
-  kTable,  ///< a table of where `from` is is copied to `to`; where `again`, only if it is elsewhere now
+  kAwaitValue,  ///< the stream waits for the word of the section to be `salt`; with `wide` as a batch of one
+  kWriteValue,  ///< the stream writes it
+  kTable,       ///< a table of where `from` is is copied to `to`; where `again`, only if it is elsewhere now
 };
 
 constexpr unsigned kNone = ~0u;
@@ -87,6 +89,7 @@ struct Operation {
   unsigned grid = 1;
   unsigned graph = kNone;
   std::vector<Operation> nodes;  ///< of a capture
+  unsigned section = kNone;      ///< that it is part of
 
   // What order.h adds.
   std::vector<unsigned> after_issue;   ///< operations of other threads that must have been issued
@@ -99,11 +102,22 @@ struct Operation {
   std::uint64_t expected = 0;  ///< of a check: the digest of what it reads
 };
 
+/// Operations one behind the other in the program and all of one thread: a stream awaits a value and gets
+/// work, another one gets work and then writes the value. In between nothing waits for what the first stream
+/// does, neither the host nor the other stream: it could wait for ever.
+struct Section {
+  unsigned first = 0;      ///< the operation that awaits
+  unsigned last = 0;       ///< the one that writes
+  unsigned device = 0;     ///< of both streams
+  bool on_device = false;  ///< where the word is; otherwise in pinned memory
+};
+
 struct Program {
   std::vector<Buffer> buffers;
   std::vector<Stream> streams;
   std::vector<Operation> operations;
   std::vector<unsigned> captures;  ///< by graph: the operation that makes it
+  std::vector<Section> sections;   ///< in their order
   std::size_t peak_bytes = 0;      ///< of device memory as the program asks for it
 };
 

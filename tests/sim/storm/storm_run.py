@@ -91,7 +91,7 @@ def run_job(build, job, *, devices=1, schedule=1, budget=None, options=(), fault
                 os.killpg(process.pid, 9)
                 result.out, result.err = process.communicate()
         result.files = sorted(path.name for path in left.iterdir())
-        if report.exists():
+        if report.exists() and report.stat().st_size != 0:  # one of a run that was killed may be empty
             told = json.loads(report.read_text())
             result.peaks = [device["memory"]["physical_peak_bytes"] for device in told["devices"]]
             result.left = sum(device["memory"]["physical_now_bytes"] for device in told["devices"])

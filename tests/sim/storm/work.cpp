@@ -111,20 +111,50 @@ void Worker::copy(const Operation& operation, cudaStream_t stream) {
   }
 }
 
+template <class Function>
+Function* Worker::driver_entry(const char* name) const {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult result{};
+  (void)calls_.get_driver_entry(name, &found, 12000, cudaEnableDefault, &result);
+  expect(found != nullptr, name);
+  return reinterpret_cast<Function*>(found);
+}
+
+void Worker::await_or_write(const Operation& operation) {
+  const Section& section = all_.program.sections[operation.section];
+  std::uint32_t* const word =
+      (section.on_device ? all_.values[section.device] : all_.host_values) + operation.section;
+  const auto at = static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(word));
+  const bool waits = operation.kind == Kind::kAwaitValue;
+  CUstream_st* const stream = stream_of(operation);
+  CUresult error = CUDA_SUCCESS;
+  if (operation.wide) {
+    CUstreamBatchMemOpParams one{};
+    if (waits) {
+      one.waitValue = {CU_STREAM_MEM_OP_WAIT_VALUE_32, at, {operation.salt}, CU_STREAM_WAIT_VALUE_EQ, 0};
+    } else {
+      one.writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_32, at, {operation.salt}, 0, 0};
+    }
+    using Batch = CUresult(CUstream, unsigned, CUstreamBatchMemOpParams*, unsigned);
+    error = driver_entry<Batch>("cuStreamBatchMemOp")(stream, 1, &one, 0);
+  } else {
+    using One = CUresult(CUstream, CUdeviceptr, cuuint32_t, unsigned);
+    error =
+        waits ? driver_entry<One>("cuStreamWaitValue32")(stream, at, operation.salt, CU_STREAM_WAIT_VALUE_EQ)
+              : driver_entry<One>("cuStreamWriteValue32")(stream, at, operation.salt, 0);
+  }
+  ok(static_cast<cudaError_t>(error), waits ? "a wait for a value" : "a write of a value");
+}
+
 void Worker::memset(const Operation& operation, cudaStream_t stream) {
   const auto value = static_cast<int>(operation.salt & 0xff);
   if (!operation.asynchronous)
     return ok(calls_.memset(at(operation.to), value, operation.to.bytes), "cudaMemset");
   if (!operation.wide)
     return ok(calls_.memset_async(at(operation.to), value, operation.to.bytes, stream), "cudaMemsetAsync");
-  // The runtime has no memset of words; the driver's is asked for as libraries do.
-  if (memset_words_ == nullptr) {
-    void* found = nullptr;
-    cudaDriverEntryPointQueryResult result{};
-    (void)calls_.get_driver_entry("cuMemsetD32Async", &found, 12000, cudaEnableDefault, &result);
-    expect(found != nullptr, "the entry cuMemsetD32Async");
-    memset_words_ = reinterpret_cast<CUresult (*)(CUdeviceptr, unsigned, std::size_t, CUstream)>(found);
-  }
+  // The runtime has no memset of words.
+  if (memset_words_ == nullptr)
+    memset_words_ = driver_entry<CUresult(CUdeviceptr, unsigned, std::size_t, CUstream)>("cuMemsetD32Async");
   const auto address = static_cast<CUdeviceptr>(reinterpret_cast<std::uintptr_t>(at(operation.to)));
   const CUresult error = memset_words_(address, operation.salt, operation.to.bytes / 4, stream);
   ok(error == CUDA_SUCCESS ? cudaSuccess : static_cast<cudaError_t>(error), "cuMemsetD32Async");

@@ -88,6 +88,9 @@ void Worker::act(const Operation& operation) {
       return ok(cudaGraphExecDestroy(all_.graphs[operation.graph]), "cudaGraphExecDestroy");
     case Kind::kTable:
       return write_table(operation);
+    case Kind::kAwaitValue:
+    case Kind::kWriteValue:
+      return await_or_write(operation);
     default:
       return enqueue(operation, stream_of(operation));
   }

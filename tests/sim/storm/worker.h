@@ -50,6 +50,8 @@ struct State {
   std::vector<Sources*> tables;    ///< by device: one for each operation, if there are any by table
   Sources* host_tables = nullptr;  ///< by operation; pinned
   std::vector<std::vector<const std::uint32_t*>> table_addresses;  ///< by buffer: what a kTable put there
+  std::vector<std::uint32_t*> values;    ///< by device: the awaited word of each section, if there are any
+  std::uint32_t* host_values = nullptr;  ///< by section; pinned
   Result result;
 };
 
@@ -93,6 +95,10 @@ class Worker {
   void write_table(const Operation& operation);
   void copy(const Operation& operation, cudaStream_t stream);
   void memset(const Operation& operation, cudaStream_t stream);
+  void await_or_write(const Operation& operation);
+  /// The driver's function of that name, asked for as libraries do.
+  template <class Function>
+  Function* driver_entry(const char* name) const;
 
   State& all_;
   const Calls& calls_;
