@@ -62,7 +62,7 @@ TEST_CASE("faults: one failed call below Tidepool leaves the output as it is") {
       "cuMemAddressReserve nth=1", "cuMemCreate nth=3",        "cuMemCreate nth=8",
       "cuMemMap nth=40",           "cuMemSetAccess nth=30",    "cuMemUnmap nth=20",
       "cuMemcpyDtoHAsync nth=7",   "cuMemcpyHtoDAsync nth=20", "cuMemHostRegister nth=1",
-      "cuEventRecord nth=17",      "cuStreamWaitEvent nth=10"};
+      "cuEventRecord nth=17",      "cuStreamWaitEvent nth=6"};
   for (std::size_t i = 0; i < calls.size(); i += sanitized() ? 4 : 1) {
     const std::string& call = calls[i];
     const Outcome got = under(call + " return=CUDA_ERROR_OUT_OF_MEMORY");
