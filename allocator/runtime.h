@@ -193,7 +193,7 @@ class Runtime {
   /// been given before is marked, since no mark in the one that waits tells of it afterwards.
   void stream_will_wait() noexcept {
     streams_.mark_all();
-    streams_.expect_evictions(true);
+    streams_.mark_each_launch();
   }
 
   void stream_destroyed(StreamHandle stream) noexcept { streams_.retire(stream); }

@@ -220,11 +220,17 @@ class StreamTable {
   /// freed memory, and marks may be rare. Where streams await values each launch is marked: a mark that is
   /// made later may come behind such a wait, and tell only when that ends. Hook-safe.
   void expect_evictions(bool are_expected) noexcept {
-    std::uint64_t launches = are_expected ? kLaunchesPerMark : kLaunchesPerCalmMark;
-    if (streams_await_values.load(std::memory_order_acquire)) launches = 1;
-    const std::uint64_t bytes = kBytesPerLaunch.count() * launches;
-    if (bytes_per_mark_.load(std::memory_order_relaxed) != bytes)
-      bytes_per_mark_.store(bytes, std::memory_order_relaxed);
+    const std::uint64_t launches = are_expected ? kLaunchesPerMark : kLaunchesPerCalmMark;
+    std::uint64_t bytes = kBytesPerLaunch.count() * launches;
+    if (bytes_per_mark_.load(std::memory_order_relaxed) == bytes) [[likely]]
+      return;
+    // Asked only here: after mark_each_launch() the number is neither of the two.
+    if (streams_await_values.load(std::memory_order_acquire)) bytes = kBytesPerLaunch.count();
+    bytes_per_mark_.store(bytes, std::memory_order_relaxed);
+  }
+  /// From here on each launch is marked: with streams_await_values, which is set before.
+  void mark_each_launch() noexcept {
+    bytes_per_mark_.store(kBytesPerLaunch.count(), std::memory_order_relaxed);
   }
   /// Records a mark that covers everything drawn so far.
   Status mark(Stream& stream) noexcept;
