@@ -30,11 +30,13 @@ void Residency::change_reasons(Block& block, Change&& change) noexcept {
   if (before && !is_only_held()) held_bytes_.fetch_sub(block.span.count(), std::memory_order_relaxed);
 }
 
-// True if the block was not kept before.
-bool Residency::count_kept(Block& block, Promise* promise, bool is_for_good) noexcept {
+// True if the block was not kept before. Of another life than this one nothing is kept.
+bool Residency::count_kept(Block& block, std::uint32_t life, Promise* promise, bool is_for_good) noexcept {
   const std::lock_guard guard(kept_lock_);
-  const auto life = block.life.load(std::memory_order_acquire);
-  if (block.load().state() == BlockState::kFreed) return false;
+  const auto is_over = [&] {
+    return block.load().state() == BlockState::kFreed || block.life.load(std::memory_order_acquire) != life;
+  };
+  if (is_over()) return false;
   change_reasons(block, [&] {
     if (is_for_good) {
       block.is_kept_for_good = true;
@@ -46,7 +48,7 @@ bool Residency::count_kept(Block& block, Promise* promise, bool is_for_good) noe
   // A free that did not find the block kept has taken no lock (release_kept). It came before, then: the block
   // is freed, or has begun another life. State and kept are sequentially consistent on both sides, so one of
   // the two sees the other.
-  if (block.load().state() == BlockState::kFreed || block.life.load(std::memory_order_acquire) != life) {
+  if (is_over()) {
     change_reasons(block, [&] {
       block.is_kept_for_good = false;
       block.holds = 0;
@@ -66,7 +68,7 @@ Status Residency::keep(std::span<const BlockId> set, WorkName what, Promise* pro
   if (const Status status = make_resident(set, nullptr, what); !status.ok()) return status;
   for (const BlockId id : set) {
     Block& block = arena_.block(id);
-    if (!count_kept(block, promise, true)) {
+    if (!count_kept(block, block.life.load(std::memory_order_acquire), promise, true)) {
       block.pins.fetch_sub(1, std::memory_order_release);
       continue;
     }
@@ -83,7 +85,7 @@ Status Residency::hold(std::span<const BlockId> set, WorkName what, std::vector<
     Block& block = arena_.block(id);
     // Of a block that is freed meanwhile the hold is void: its life is over.
     const Hold hold{id, block.life.load(std::memory_order_acquire), block.base, block.span};
-    const bool is_new = count_kept(block, nullptr, false);
+    const bool is_new = count_kept(block, hold.life, nullptr, false);
     // What was never touched would leave without being copied.
     block.touched.store(true, std::memory_order_release);
     holds.push_back(hold);

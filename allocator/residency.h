@@ -260,7 +260,7 @@ class Residency {
   Status free_by(BlockId id, Order&& order) noexcept;
   bool move_to_freed(Block& block, StateWord word, Use last) noexcept;
   bool order_after_last_life(Stream& stream, const Block& block) noexcept;
-  bool count_kept(Block& block, Promise* promise, bool is_for_good) noexcept;
+  bool count_kept(Block& block, std::uint32_t life, Promise* promise, bool is_for_good) noexcept;
   void release_kept(Block& block) noexcept;
   void let_go(Block& block) noexcept;
   template <class Change>
