@@ -252,9 +252,10 @@ TEST_CASE("refusals: a set-uid program of another user") {
   }
   REQUIRE(chown(own.c_str(), 65534, 65534) == 0);
   REQUIRE(chmod(own.c_str(), 04755) == 0);
-  const Outcome got = call({"run", own});
-  CHECK(got.code() == 125);
-  CHECK(got.err.find("set-uid") != std::string::npos);
+  refused(call({"run", own}), 125,
+          "run: " + own +
+              " runs with rights other than yours (set-uid or capabilities), so no library can be put in "
+              "front of it. Start the program inside it with tidepool run instead");
 }
 
 TEST_CASE("refusals: the command says where its library should be, and takes it from there") {
