@@ -31,7 +31,7 @@ has 'run:run a program with its GPU memory managed' "$said"
 said=$(handed 4 tidepool run --check c)
 has '_arguments at 3 of run --check c' "$said"
 has '-S' "$said"
-has '--check=[Check invariants while running cheap ones, or everything after each step (slow)]:value:(off cheap full unmap)' "$said"
+has '--check=[Check invariants while running cheap ones, or everything after each step, and the bytes of what moves against a second copy (slow)]:value:(off cheap full unmap)' "$said"
 has '-q[Print errors only]' "$said"
 has '--quiet[Print errors only]' "$said"
 has '(-)1:program:_command_names -e' "$said"
