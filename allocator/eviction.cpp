@@ -53,7 +53,7 @@ bool Residency::make_room(Bytes missing, Patience patience) noexcept {
     if (strip_freed()) return true;
     // What was freed costs no copy: the device is behind, and waiting for it leaves its queue full.
     // Where it may be waiting for what is enqueued after this, all else is tried first, again and again.
-    const bool may_wait = !streams_await_values.load(std::memory_order_acquire);
+    const bool may_wait = !only_idle_may_leave();
     if (may_wait && wait_for_freed()) continue;
     if (!device_error_.ok()) return false;
     if (take_left_behind()) return true;
@@ -217,7 +217,7 @@ const std::vector<BlockId>& Residency::choose_victims(Bytes missing, Victims whi
   std::vector<BlockId>& victims = victims_;
   candidates.clear();
   victims.clear();
-  const bool must_be_idle = which == Victims::kIdle || streams_await_values.load(std::memory_order_acquire);
+  const bool must_be_idle = which == Victims::kIdle || only_idle_may_leave();
   for (BlockId id = 1; id < arena_.end_id(); ++id) {
     const Block& block = arena_.block(id);
     const BlockState state = block.load().state();

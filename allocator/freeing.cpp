@@ -106,9 +106,7 @@ BlockId Residency::take_freed(Bytes requested, Bytes span, Stream* stream) noexc
   // Where memory is short, waiting on the device for what another stream has freed is better than moving
   // blocks.
   if (id != kNoBlock || stream == nullptr || pool_.available() >= span) return id;
-  if (streams_await_values.load(std::memory_order_acquire) ||
-      reuse_must_not_wait.load(std::memory_order_acquire))
-    return kNoBlock;
+  if (only_idle_may_leave() || reuse_must_not_wait.load(std::memory_order_acquire)) return kNoBlock;
   id = freed_.take_waiting(span, order, settle);
   if (id == kNoBlock || order_after_last_life(*stream, arena_.block(id))) return id;
   undo_take(id);

@@ -105,8 +105,7 @@ Status Residency::see_to_uses(Eviction& eviction) noexcept {
   eviction.is_ready = eviction.lane == SwapEngine::kReady;
   if (const Status status = engine_.order_after_uses(block, eviction.lane); !status.ok()) return status;
   // Asked last: if no stream awaits a value by now, none did before any use that the copy comes after.
-  if (!streams_await_values.load(std::memory_order_acquire) ||
-      block.used_widely.load(std::memory_order_acquire) || is_idle(block))
+  if (!only_idle_may_leave() || block.used_widely.load(std::memory_order_acquire) || is_idle(block))
     return kOk;
   return kNotReady;
 }

@@ -147,6 +147,12 @@ class Stream {
 /// enqueued later, and so may what Tidepool adds. With it, a copy out that comes after work of one stream and
 /// before work of another can close a circle: so only what no work uses any more leaves the device.
 inline constinit std::atomic<bool> streams_await_values{false};
+/// The same for who chooses what leaves. Not where a device was lost: its work never passes, and only who
+/// waits for it is told.
+inline bool only_idle_may_leave() noexcept {
+  return streams_await_values.load(std::memory_order_acquire) &&
+         !loss_was_told.load(std::memory_order_relaxed);
+}
 /// Set once the program has forbidden that streams are made to wait for memory that another one freed
 /// (CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES).
 inline constinit std::atomic<bool> reuse_must_not_wait{false};
