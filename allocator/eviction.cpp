@@ -83,7 +83,7 @@ bool Residency::make_room(Bytes missing, Patience patience) noexcept {
     // after that: of two threads that ask, one hears that there was nothing.
     if (!held && patience == Patience::kMinute && !host_is_full_)
       held = let_go_unneeded() || others_hold_memory();
-    const bool is_late = (may_wait || patience == Patience::kNone) && monotonic_now() > deadline;
+    const bool is_late = (may_wait || patience != Patience::kMinute) && monotonic_now() > deadline;
     if (host_is_full_ || !held || is_late) {
       device_error_ = failure_;
       return false;
